@@ -1,0 +1,101 @@
+# GNU make 4.3 or later, POSIX sh. `make` alone lists the targets.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+# FENCE=off runs the demonstration without its fence, to show what goes wrong then.
+FENCE ?= on
+
+linter := .bin/golangci-lint
+engines := localstack/node_modules/.stamp
+
+# What is missing on this machine, empty when all is there. Evaluated only where a recipe uses it.
+missing_go = $(shell go version 2>/dev/null | awk '{ split(substr($$3, 3), v, "."); ok = v[1] > 1 || v[2] >= 26 } \
+	END { if (!ok) print "Go 1.26 or later;" }')
+missing_cc = $(shell test "$$(go env CGO_ENABLED 2>/dev/null)" = 1 && command -v "$$(go env CC)" >/dev/null || \
+	echo "a C compiler, for the race detector;")
+missing_node = $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null || \
+	echo "Node.js 20 or later;")
+missing_npm = $(shell npm --version >/dev/null 2>&1 || echo "npm;")
+
+# The race detector needs a C compiler; `make check` does without where there is none, `make test` asks for one.
+race = $(if $(missing_cc),,-race)
+
+# $(call need,tools) stops with one line if tools are missing.
+need = $(if $(strip $(1)),$(error install $(strip $(1)) then run make again))
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: have-node $(engines) ## Install what stands in for the cloud (Node.js and npm needed)
+
+.PHONY: demo
+demo: have-go ## Show a paused holder meeting the fence; FENCE=off shows it without (Go alone)
+	@go run ./e2e/demo -fence=$(FENCE)
+
+.PHONY: check
+check: have-go ## Format, vet, build and tests, on the embedded engine (Go alone; with a C compiler also the race detector)
+	@unformatted=$$(find . -name node_modules -prune -o -name '*.go' -exec gofmt -l {} +) && \
+		{ test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted >&2; exit 1; }; }
+	go vet ./...
+	go build ./...
+	go test $(race) ./...
+
+.PHONY: test
+test: have-race setup ## All tests, on all engines
+	CLOUDLEASE_ENGINES=1 go test -race -count=1 -timeout 10m ./...
+
+.PHONY: e2e
+e2e: have-race setup ## The tests with real processes only
+	CLOUDLEASE_ENGINES=1 go test -race -count=1 -timeout 10m ./e2e/...
+
+.PHONY: lint
+lint: $(linter) ## Check the code with golangci-lint
+	$(linter) config verify
+	$(linter) run ./...
+
+.PHONY: mutants
+mutants: have-go ## Break the code on purpose and see the tests notice; ONLY=name for one
+	go run ./internal/mutants $(if $(ONLY),-only $(ONLY))
+
+.PHONY: bench
+bench: have-go ## Run the benchmarks
+	go test -bench . -benchmem -run '^$$' ./...
+
+.PHONY: build
+build: have-go ## Build the Lambda functions for linux/arm64 into dist/
+	@set -e; for main in functions/*/main.go; do \
+		name=$$(basename "$$(dirname "$$main")"); \
+		out=dist/$$name/bootstrap; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -tags lambda.norpc -trimpath -ldflags='-s -w' -o "$$out" "./functions/$$name"; \
+		wc -c "$$out" | awk '{ printf "%-32s %5.1f MiB\n", $$2, $$1 / 1048576 }'; \
+	done
+
+.PHONY: ci
+ci: ## What has to pass before a change goes in
+	$(MAKE) lint
+	$(MAKE) demo
+	$(MAKE) test
+
+.PHONY: clean
+clean: ## Remove what these targets made
+	rm -rf .bin dist localstack/node_modules
+
+.PHONY: have-go have-race have-node
+have-go:
+	@:$(call need,$(missing_go))
+have-race:
+	@:$(call need,$(missing_go) $(missing_cc))
+have-node:
+	@:$(call need,$(missing_go) $(missing_node) $(missing_npm))
+
+$(engines): localstack/package.json localstack/package-lock.json localstack/.npmrc
+	cd localstack && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+# The linter is built from its own module, so that its two hundred dependencies stay out of go.mod.
+$(linter): tools/go.mod tools/go.sum | have-go
+	cd tools && go build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
