@@ -1,0 +1,207 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The pauses between tries of a renewal that fails.
+const (
+	minRetry = 200 * time.Millisecond // no storm: at most five requests a second for one lease
+	maxRetry = time.Second
+)
+
+// start begins to keep the lease alive. The keeper's context hangs on the lease alone, never on the caller's.
+func (l *Lease) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.mu.Lock()
+	l.timer = time.AfterFunc(time.Hour, l.onTimer)
+	l.armLocked(l.c.clock())
+	l.mu.Unlock()
+	go l.keep(ctx)
+}
+
+// keep renews until the lease ends: one call at a time, each bounded by the deadline, retried until it.
+func (l *Lease) keep(ctx context.Context) {
+	defer close(l.kept)
+	pause := l.pause()
+	for sleep(ctx, pause) {
+		sent := l.c.clock()
+		if err := l.deserved(sent); err != nil {
+			l.mu.Lock()
+			l.failure = err
+			l.mu.Unlock()
+			pause = l.retryPause()
+			continue
+		}
+		err := l.call(ctx, l.renewTimeout(), l.c.store.Renew)
+		took := l.c.clock().Fast(sent)
+		switch {
+		case err == nil:
+			l.c.observe(Event{Kind: Renewed, Name: l.Name(), Token: l.Token(), Took: took})
+			pause = l.pause()
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrLost):
+			l.lose(err)
+			return
+		default:
+			l.mu.Lock()
+			l.failure = err
+			l.mu.Unlock()
+			l.c.observe(Event{Kind: RenewFailed, Name: l.Name(), Token: l.Token(), Took: took, Err: err})
+			pause = l.retryPause()
+		}
+	}
+}
+
+// deserved tells why the lease is not renewed any more, or nil. A holder that makes progress again is renewed again.
+func (l *Lease) deserved(now Reading) error {
+	o := l.c.opt
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch held, idle := now.Fast(l.began), now.Fast(l.progress); {
+	case o.MaxHold > 0 && held >= o.MaxHold:
+		return fmt.Errorf("held for %v, the longest allowed", o.MaxHold)
+	case o.Progress > 0 && idle >= o.Progress:
+		return fmt.Errorf("its holder made no progress for %v", o.Progress)
+	}
+	return nil
+}
+
+// Progress tells that the holder is not stuck. It only matters with Options.Progress, makes no request and never blocks.
+func (l *Lease) Progress() {
+	now := l.c.clock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.progress = now
+}
+
+// pause is the time to the next renewal: the heartbeat, or half of what is left where the store vouches for less.
+func (l *Lease) pause() time.Duration {
+	return min(jitter(l.c.opt.Heartbeat, 0.1), l.remaining(l.c.clock())/2)
+}
+
+// retryPause leaves room for several tries before the deadline.
+func (l *Lease) retryPause() time.Duration {
+	left := l.remaining(l.c.clock())
+	return max(jitter(min(max(left/6, minRetry), maxRetry), 0.3), minRetry)
+}
+
+// resendPause is the pause after one of the few tries of an acquire or a release, which somebody waits for.
+func resendPause(try int) time.Duration {
+	return jitter(time.Duration(try)*300*time.Millisecond, 0.3) // never below minRetry
+}
+
+// renewTimeout bounds one renewal so that one that hangs leaves room for two more tries.
+func (l *Lease) renewTimeout() time.Duration {
+	left := l.remaining(l.c.clock())
+	return min(max(left/3, minRetry), l.c.opt.CallTimeout)
+}
+
+// call makes one request for this lease and takes the renewed grant. Calls take turns, so that the grant that a call
+// starts from is the one the call before it left.
+func (l *Lease) call(ctx context.Context, timeout time.Duration, do func(context.Context, Grant) (Grant, error)) error {
+	select {
+	case <-l.turn:
+	case <-ctx.Done():
+		return &Error{Op: "wait for the lease", Name: l.Name(), Class: ErrUnavailable, Err: context.Cause(ctx)}
+	}
+	defer func() { l.turn <- struct{}{} }()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	g, err := do(ctx, l.Grant())
+	if err != nil {
+		return err
+	}
+	l.extend(g)
+	return nil
+}
+
+// extend takes a renewed grant. A lease that has ended stays ended: a late success does not revive it.
+func (l *Lease) extend(g Grant) {
+	now := l.c.clock()
+	l.check(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return
+	}
+	old := l.grant
+	l.grant.Proof, l.grant.Expires, l.failure = g.Proof, g.Expires, nil
+	l.grant.Sent, l.grant.Trust = g.Sent, g.Trust
+	if now.Fast(old.Sent)-old.Trust < now.Fast(g.Sent)-g.Trust { // the older promise reaches further, and still holds
+		l.grant.Sent, l.grant.Trust = old.Sent, old.Trust
+	}
+	l.warned = false
+	l.armLocked(now)
+}
+
+// remaining is how long the lease can still be trusted at now, by the clock that says less.
+func (l *Lease) remaining(now Reading) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.remainingLocked(now)
+}
+
+func (l *Lease) remainingLocked(now Reading) time.Duration {
+	return l.grant.Trust - l.c.opt.Margin - now.Fast(l.grant.Sent)
+}
+
+// check ends the lease if its deadline is passed at now.
+func (l *Lease) check(now Reading) {
+	l.mu.Lock()
+	over := l.cause == nil && l.remainingLocked(now) <= 0
+	failure := l.failure
+	l.mu.Unlock()
+	if !over {
+		return
+	}
+	if failure != nil {
+		l.lose(fmt.Errorf("not renewed before its deadline; the last try: %w", stripClass(failure)))
+		return
+	}
+	l.lose(errors.New("not renewed before its deadline: this process was paused, or a request hung"))
+}
+
+// armLocked sets the timer to the next instant that matters: first when a third is left, then the deadline.
+func (l *Lease) armLocked(now Reading) {
+	left := l.remainingLocked(now)
+	if third := (l.grant.Trust - l.c.opt.Margin) / 3; !l.warned && left > third {
+		left -= third
+	}
+	l.timer.Reset(max(left, time.Millisecond))
+}
+
+// onTimer runs when the timer says that the deadline, or the last third before it, has come; the clocks decide.
+func (l *Lease) onTimer() {
+	now := l.c.clock()
+	l.check(now)
+	l.mu.Lock()
+	if l.cause != nil {
+		l.mu.Unlock()
+		return
+	}
+	left, failure := l.remainingLocked(now), l.failure
+	warn := !l.warned && left <= (l.grant.Trust-l.c.opt.Margin)/3
+	l.warned = l.warned || warn
+	l.armLocked(now)
+	l.mu.Unlock()
+	if warn {
+		l.c.observe(Event{Kind: Jeopardy, Name: l.Name(), Token: l.Token(), Took: left, Err: failure})
+	}
+}
+
+// stripClass takes the class off a failed try, so that a loss matches ErrLost alone.
+func stripClass(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		if e.Err != nil {
+			return fmt.Errorf("%s: %w", e.Class.Error(), e.Err)
+		}
+		return errors.New(e.Class.Error())
+	}
+	return err
+}
