@@ -1,0 +1,198 @@
+package leasetest
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/cloudlease/cloudlease/fence"
+	"github.com/cloudlease/cloudlease/lease"
+)
+
+type annotationKey struct{}
+
+type annotation struct{ op, name string }
+
+func annotate(ctx context.Context, op, name string) context.Context {
+	return context.WithValue(ctx, annotationKey{}, annotation{op, name})
+}
+
+func annotationOf(ctx context.Context) annotation {
+	a, _ := ctx.Value(annotationKey{}).(annotation)
+	return a
+}
+
+// Op is the operation that Annotate put into ctx: "acquire", "renew", "release", "save", "inspect", "wait", "list", "load",
+// "swap", "put" or "get"; empty for what a store does on its own.
+func Op(ctx context.Context) string { return annotationOf(ctx).op }
+
+// Annotate is s, with the operation in the context of every call, so that a transport below s can tell which it serves.
+// The result has the optional interfaces that s has; Unwrap gives s.
+func Annotate(s lease.Store) lease.Store { return annotateStore(s, nil) }
+
+// AnnotateGuard is g, with the operation in the context of every call.
+func AnnotateGuard(g fence.Guard) fence.Guard { return annotatedGuard{g} }
+
+// witness sees every call of a store, when it has returned.
+type witness interface {
+	saw(ctx context.Context, c storeCall)
+}
+
+// storeCall is a call of a store, not a request: it may have taken several.
+type storeCall struct {
+	op, name string
+	began    time.Time
+	ended    time.Time
+	grant    lease.Grant // what was asked with or what was given
+	err      error
+}
+
+func annotateStore(s lease.Store, w witness) lease.Store {
+	a := annotated{s: s, w: w}
+	waiter, waits := s.(lease.Waiter)
+	lister, lists := s.(lease.Lister)
+	records, keeps := s.(lease.Records)
+	wa, li, re := annotatedWaiter{waiter}, annotatedLister{lister}, annotatedRecords{records}
+	switch {
+	case waits && lists && keeps:
+		return struct {
+			annotated
+			annotatedWaiter
+			annotatedLister
+			annotatedRecords
+		}{a, wa, li, re}
+	case waits && lists:
+		return struct {
+			annotated
+			annotatedWaiter
+			annotatedLister
+		}{a, wa, li}
+	case waits && keeps:
+		return struct {
+			annotated
+			annotatedWaiter
+			annotatedRecords
+		}{a, wa, re}
+	case lists && keeps:
+		return struct {
+			annotated
+			annotatedLister
+			annotatedRecords
+		}{a, li, re}
+	case waits:
+		return struct {
+			annotated
+			annotatedWaiter
+		}{a, wa}
+	case lists:
+		return struct {
+			annotated
+			annotatedLister
+		}{a, li}
+	case keeps:
+		return struct {
+			annotated
+			annotatedRecords
+		}{a, re}
+	}
+	return a
+}
+
+type annotated struct {
+	s lease.Store
+	w witness
+}
+
+// Unwrap is the store under the annotations.
+func (a annotated) Unwrap() lease.Store { return a.s }
+
+// Clock is the clock of the store, or nil.
+func (a annotated) Clock() lease.Clock {
+	if c, ok := a.s.(lease.Clocked); ok {
+		return c.Clock()
+	}
+	return nil
+}
+
+func (a annotated) Limits() lease.Limits { return a.s.Limits() }
+
+func (a annotated) Close(ctx context.Context) error { return a.s.Close(annotate(ctx, "close", "")) }
+
+func (a annotated) call(ctx context.Context, op string, g lease.Grant, do func(context.Context) (lease.Grant, error)) (lease.Grant, error) {
+	began := time.Now()
+	got, err := do(annotate(ctx, op, g.Name))
+	if a.w != nil {
+		seen := g
+		if err == nil {
+			seen = got
+		}
+		a.w.saw(ctx, storeCall{op: op, name: g.Name, began: began, ended: time.Now(), grant: seen, err: err})
+	}
+	return got, err
+}
+
+func (a annotated) TryAcquire(ctx context.Context, r lease.Request) (lease.Grant, error) {
+	return a.call(ctx, "acquire", lease.Grant{Request: r}, func(ctx context.Context) (lease.Grant, error) {
+		return a.s.TryAcquire(ctx, r)
+	})
+}
+
+func (a annotated) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
+	return a.call(ctx, "renew", g, func(ctx context.Context) (lease.Grant, error) { return a.s.Renew(ctx, g) })
+}
+
+func (a annotated) Save(ctx context.Context, g lease.Grant, value []byte) (lease.Grant, error) {
+	return a.call(ctx, "save", g, func(ctx context.Context) (lease.Grant, error) { return a.s.Save(ctx, g, value) })
+}
+
+func (a annotated) Release(ctx context.Context, g lease.Grant, f lease.Final) error {
+	_, err := a.call(ctx, "release", g, func(ctx context.Context) (lease.Grant, error) { return g, a.s.Release(ctx, g, f) })
+	return err
+}
+
+func (a annotated) Inspect(ctx context.Context, name string) (lease.Info, error) {
+	var info lease.Info
+	g := lease.Grant{Request: lease.Request{Name: name}}
+	_, err := a.call(ctx, "inspect", g, func(ctx context.Context) (lease.Grant, error) {
+		var err error
+		info, err = a.s.Inspect(ctx, name)
+		return g, err
+	})
+	return info, err
+}
+
+type annotatedWaiter struct{ w lease.Waiter }
+
+func (a annotatedWaiter) Wait(ctx context.Context, h *lease.HeldError) error {
+	return a.w.Wait(annotate(ctx, "wait", h.Name), h)
+}
+
+type annotatedLister struct{ l lease.Lister }
+
+func (a annotatedLister) List(ctx context.Context, prefix string) iter.Seq2[lease.Info, error] {
+	return a.l.List(annotate(ctx, "list", prefix), prefix)
+}
+
+type annotatedRecords struct{ r lease.Records }
+
+func (a annotatedRecords) Load(ctx context.Context, key string) (lease.Record, error) {
+	return a.r.Load(annotate(ctx, "load", key), key)
+}
+
+func (a annotatedRecords) Swap(ctx context.Context, old lease.Record, value []byte, keep time.Duration) (lease.Record, error) {
+	return a.r.Swap(annotate(ctx, "swap", old.Key), old, value, keep)
+}
+
+func (a annotatedRecords) Scan(ctx context.Context, prefix string) iter.Seq2[lease.Record, error] {
+	return a.r.Scan(annotate(ctx, "list", prefix), prefix)
+}
+
+type annotatedGuard struct{ g fence.Guard }
+
+func (a annotatedGuard) Put(ctx context.Context, key string, value []byte, token lease.Token, holder string) error {
+	return a.g.Put(annotate(ctx, "put", key), key, value, token, holder)
+}
+
+func (a annotatedGuard) Get(ctx context.Context, key string) (fence.Entry, error) {
+	return a.g.Get(annotate(ctx, "get", key), key)
+}
