@@ -17,6 +17,9 @@ missing_cc = $(shell test "$$(go env CGO_ENABLED 2>/dev/null)" = 1 && command -v
 missing_node = $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null || \
 	echo "Node.js 20 or later;")
 missing_npm = $(shell npm --version >/dev/null 2>&1 || echo "npm;")
+missing_postgres = $(shell PATH="$${CLOUDLEASE_POSTGRES:-$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)}"; \
+	command -v initdb >/dev/null && command -v postgres >/dev/null || \
+	echo "PostgreSQL (Debian: postgresql; elsewhere set CLOUDLEASE_POSTGRES to the directory of initdb);")
 
 # The race detector needs a C compiler; `make check` does without where there is none, `make test` asks for one.
 race = $(if $(missing_cc),,-race)
@@ -44,7 +47,7 @@ check: have-go ## Format, vet, build and tests, on the embedded engine (Go alone
 	go test $(race) ./...
 
 .PHONY: test
-test: have-race setup ## All tests, on all engines
+test: have-race have-postgres setup ## All tests, on all engines (Node.js, npm and PostgreSQL needed)
 	CLOUDLEASE_ENGINES=1 go test -race -count=1 -timeout 10m ./...
 
 .PHONY: e2e
@@ -83,13 +86,15 @@ ci: ## What has to pass before a change goes in
 clean: ## Remove what these targets made
 	rm -rf .bin dist localstack/node_modules
 
-.PHONY: have-go have-race have-node
+.PHONY: have-go have-race have-node have-postgres
 have-go:
 	@:$(call need,$(missing_go))
 have-race:
 	@:$(call need,$(missing_go) $(missing_cc))
 have-node:
 	@:$(call need,$(missing_go) $(missing_node) $(missing_npm))
+have-postgres:
+	@:$(call need,$(missing_postgres))
 
 $(engines): localstack/package.json localstack/package-lock.json localstack/.npmrc
 	cd localstack && npm ci --ignore-scripts --no-audit --no-fund
