@@ -1,0 +1,163 @@
+package dynamolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/cloudlease/cloudlease/lease"
+)
+
+// verdict is what an error code of the service means.
+type verdict struct {
+	class error
+	hint  string // %s: the table
+}
+
+// codes is the meaning of every error code that the used actions document. Codes that are not here go by their status.
+var codes = map[string]verdict{
+	"AccessDeniedException":                  {lease.ErrDenied, "allow the action on table %s (and the use of its key)"},
+	"UnrecognizedClientException":            {lease.ErrDenied, "check the credentials"},
+	"InvalidSignatureException":              {lease.ErrDenied, "check the secret key and this host's clock"},
+	"IncompleteSignature":                    {lease.ErrDenied, "check the credentials"},
+	"MissingAuthenticationToken":             {lease.ErrDenied, "check the credentials"},
+	"ExpiredTokenException":                  {lease.ErrDenied, "renew the credentials"},
+	"ResourceNotFoundException":              {lease.ErrMisconfigured, "create table %s, or check its name, region and endpoint"},
+	"ValidationException":                    {lease.ErrMisconfigured, "table %s needs the string hash key that the documentation names, and no sort key"},
+	"TableNotFoundException":                 {lease.ErrMisconfigured, "create table %s, or check its name, region and endpoint"},
+	"ThrottlingException":                    {lease.ErrUnavailable, "table %s is throttled"},
+	"ProvisionedThroughputExceededException": {lease.ErrUnavailable, "table %s has too little capacity"},
+	"RequestLimitExceeded":                   {lease.ErrUnavailable, "the account's limit is reached"},
+	"ReplicatedWriteConflictException":       {lease.ErrUnavailable, "another region writes table %s"},
+	"TransactionConflictException":           {lease.ErrUnavailable, "a transaction holds the item"},
+	"ItemCollectionSizeLimitExceededException": {
+		lease.ErrMisconfigured, "table %s must have no local secondary index",
+	},
+}
+
+// secretive are codes whose message repeats what was signed, the session token included.
+var secretive = map[string]bool{"InvalidSignatureException": true, "IncompleteSignature": true}
+
+// fail classifies an error of the SDK. wrote tells that the request was a write, so that no answer means that it may have
+// been done.
+func fail(ctx context.Context, op, table, name string, wrote bool, err error) error {
+	e := &lease.Error{Op: op, Store: place(table), Name: name, Err: err}
+	e.Class, e.Hint = classify(ctx, wrote, err)
+	if strings.Contains(e.Hint, "%s") {
+		e.Hint = fmt.Sprintf(e.Hint, table)
+	}
+	if api, ok := errors.AsType[smithy.APIError](err); ok && secretive[api.ErrorCode()] {
+		e.Err = &unspoken{text: api.ErrorCode(), err: err}
+	}
+	return e
+}
+
+func classify(ctx context.Context, wrote bool, err error) (class error, hint string) {
+	unanswered := lease.ErrUnavailable
+	if wrote {
+		unanswered = lease.ErrInDoubt
+	}
+	if _, ok := errors.AsType[*unsentError](err); ok {
+		return lease.ErrUnavailable, ""
+	}
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		if v, known := codes[api.ErrorCode()]; known {
+			return v.class, v.hint
+		}
+	}
+	if resp, ok := errors.AsType[*awshttp.ResponseError](err); ok && resp.HTTPStatusCode() != 0 { // 0: nothing came back
+		switch status := resp.HTTPStatusCode(); {
+		case status == http.StatusUnauthorized, status == http.StatusForbidden:
+			return lease.ErrDenied, "check the credentials"
+		case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
+			return unanswered, ""
+		case status >= http.StatusBadRequest:
+			return lease.ErrMisconfigured, "check that the endpoint is DynamoDB's"
+		}
+		return unanswered, "" // an answer that could not be read
+	}
+	if ctx.Err() != nil {
+		return unanswered, ""
+	}
+	if _, sent := errors.AsType[*smithyhttp.RequestSendError](err); sent {
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+			return lease.ErrUnavailable, "check the endpoint and the network"
+		}
+		return unanswered, ""
+	}
+	return unsent(err)
+}
+
+// unsent classifies what failed inside the SDK before anything was sent.
+func unsent(err error) (class error, hint string) {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "get identity"), strings.Contains(text, "credentials"), strings.Contains(text, "sign"):
+		return lease.ErrDenied, "give the client credentials"
+	case strings.Contains(text, "deserialization"):
+		return lease.ErrInDoubt, ""
+	}
+	return lease.ErrMisconfigured, "check the client's region and endpoint"
+}
+
+// unspoken keeps an error reachable without repeating its text.
+type unspoken struct {
+	text string
+	err  error
+}
+
+func (u *unspoken) Error() string { return u.text }
+func (u *unspoken) Unwrap() error { return u.err }
+
+// unsentError is a context that had ended before a request was made of it.
+type unsentError struct{ cause error }
+
+func (n *unsentError) Error() string { return "not sent: " + n.cause.Error() }
+func (n *unsentError) Unwrap() error { return n.cause }
+
+// sendable is nil while a request may still be sent.
+func sendable(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return &unsentError{context.Cause(ctx)}
+	}
+	return nil
+}
+
+// refused is the item that made a condition fail; ok tells that a condition failed. Some engines do not return the item.
+func refused(err error) (it item, ok bool) {
+	if cc, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return cc.Item, true
+	}
+	return nil, false
+}
+
+// dateOf is the service's time in an error answer.
+func dateOf(err error) (time.Time, bool) {
+	resp, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	if !ok || resp.Response == nil || resp.Response.Response == nil {
+		return time.Time{}, false
+	}
+	date, err := http.ParseTime(resp.Response.Header.Get("Date"))
+	return date, err == nil
+}
+
+func lost(op, table, name string, rec record) error {
+	why := errors.New("the record is gone")
+	switch {
+	case rec.absent():
+	case rec.free():
+		why = fmt.Errorf("it was released or broken; its token is %d now", rec.version)
+	default:
+		why = fmt.Errorf("%s holds it with token %d now", rec.displayed(), rec.version)
+	}
+	return &lease.Error{Op: op, Store: place(table), Name: name, Class: lease.ErrLost, Err: why}
+}
