@@ -6,6 +6,9 @@ MAKEFLAGS += --no-builtin-rules
 # FENCE=off runs the demonstration without its fence, to show what goes wrong then.
 FENCE ?= on
 
+# FOR is how long each fuzz target runs.
+FOR ?= 10s
+
 linter := .bin/golangci-lint
 engines := localstack/node_modules/.stamp
 
@@ -66,6 +69,14 @@ mutants: have-go ## Break the code on purpose and see the tests notice; ONLY=nam
 .PHONY: bench
 bench: have-go ## Run the benchmarks
 	go test -bench . -benchmem -run '^$$' ./...
+
+.PHONY: fuzz
+fuzz: have-go ## Run every fuzz target, each for FOR=10s
+	@set -e; grep -rEo --include='*_test.go' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]+' . | \
+		while IFS=: read -r file func; do \
+			echo "$${func#func } in $$(dirname "$$file"), for $(FOR)"; \
+			go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FOR) -fuzzminimizetime 100x "$$(dirname "$$file")"; \
+		done
 
 .PHONY: build
 build: have-go ## Build the Lambda functions for linux/arm64 into dist/

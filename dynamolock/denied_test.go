@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,58 +175,74 @@ func TestDY09_DeniedAdmin(t *testing.T) {
 	}
 }
 
+// diary is an observer that remembers.
+type diary struct {
+	mu     sync.Mutex
+	events []lease.Event
+}
+
+// Observe implements lease.Observer.
+func (d *diary) Observe(e lease.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, e)
+}
+
+// of are the events of one kind so far.
+func (d *diary) of(kind lease.EventKind) []lease.Event {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(d.events), func(e lease.Event) bool { return e.Kind != kind })
+}
+
 // TestDY09_DeniedRenewals: from the third renewal on. The lease ends at its deadline, says why, and is not renewed again when the
 // permission is back.
 func TestDY09_DeniedRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := newService(t), newGate()
-		var events []lease.Event
-		c := s.gated(t, g).client(t, &lease.Options{
-			TTL: 6 * time.Second, Observer: lease.ObserverFunc(func(e lease.Event) { events = append(events, e) }),
-		})
+		s, g, told := newService(t), newGate(), &diary{}
+		c := s.gated(t, g).client(t, &lease.Options{TTL: 6 * time.Second, Observer: told})
 		l, err := c.TryAcquire(t.Context(), "x")
 		require.NoError(t, err)
-		renewals, renewed := 0, time.Now()
-		g.deny("", func(string) bool {
-			if renewals++; renewals <= 2 {
-				renewed = time.Now()
-			}
-			return renewals > 2
-		})
+		g.asked()
+		g.deny("", func(permission string) bool { return g.needed[permission] > 2 })
+		for len(told.of(lease.Renewed)) < 2 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		renewed := time.Now()
 		held, cancel := l.Context(t.Context())
 		defer cancel()
 		<-held.Done()
 		require.ErrorIs(t, context.Cause(held), lease.ErrLost)
-		require.LessOrEqual(t, time.Since(renewed), 6*time.Second, "not before its end, counted from the last good renewal")
-		require.Greater(t, renewals, 4, "tried again until the deadline")
-		require.Less(t, renewals, 2+6*5, "at most five times a second")
+		require.LessOrEqual(t, time.Since(renewed), 6*time.Second, "within the TTL of the last good renewal")
 		requireClass(t, l.Err(), lease.ErrLost)
 		for _, part := range []string{"access denied", "UpdateItem", "table locks"} {
 			require.ErrorContains(t, l.Err(), part)
 		}
-		g.deny("", nil)
-		time.Sleep(10 * time.Second)
-		require.ErrorIs(t, l.Err(), lease.ErrLost)
-		again, err := c.TryAcquire(t.Context(), "x")
-		require.NoError(t, err)
-		require.Greater(t, again.Token(), l.Token())
-		require.NoError(t, c.Close(t.Context()))
-		failed := slices.DeleteFunc(slices.Clone(events), func(e lease.Event) bool { return e.Kind != lease.RenewFailed })
+		tries := g.asked()["dynamodb:UpdateItem "+table] - 2
+		require.Greater(t, tries, 2, "tried again until the deadline")
+		require.LessOrEqual(t, tries, 6*5, "at most five times a second")
+		failed := told.of(lease.RenewFailed)
 		require.NotEmpty(t, failed)
 		for _, e := range failed {
 			requireClass(t, e.Err, lease.ErrDenied)
 		}
+
+		g.deny("", nil)
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(t, l.Err(), lease.ErrLost)
+		require.Len(t, told.of(lease.Renewed), 2)
+		again, err := c.TryAcquire(t.Context(), "x")
+		require.NoError(t, err)
+		require.Greater(t, again.Token(), l.Token())
+		require.NoError(t, c.Close(t.Context()))
 	})
 }
 
 // TestDY09_DeniedRelease: the error says until when the lock stays, which is when the next can have it.
 func TestDY09_DeniedRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := newService(t), newGate()
-		var told []lease.Event
-		c := s.gated(t, g).client(t, &lease.Options{
-			TTL: 6 * time.Second, Observer: lease.ObserverFunc(func(e lease.Event) { told = append(told, e) }),
-		})
+		s, g, told := newService(t), newGate(), &diary{}
+		c := s.gated(t, g).client(t, &lease.Options{TTL: 6 * time.Second, Observer: told})
 		l, err := c.TryAcquire(t.Context(), "x")
 		require.NoError(t, err)
 		until := l.Grant().Expires
@@ -239,15 +256,17 @@ func TestDY09_DeniedRelease(t *testing.T) {
 		next, err := other.Acquire(t.Context(), "x")
 		require.NoError(t, err)
 		require.WithinRange(t, time.Now(), until, until.Add(3*time.Second))
-		require.NoError(t, other.Close(t.Context()))
 		require.Greater(t, next.Token(), l.Token())
+		require.NoError(t, other.Close(t.Context()))
 
-		g.deny("", func(string) bool { return len(told) > 0 && told[len(told)-1].Kind == lease.Acquired })
-		err = c.Do(t.Context(), "x", func(context.Context, *lease.Lease) error { return nil })
+		err = c.Do(t.Context(), "x", func(context.Context, *lease.Lease) error {
+			g.deny("", func(string) bool { return true })
+			return nil
+		})
 		require.NoError(t, err, "the work is done")
-		last := told[len(told)-1]
-		require.Equal(t, lease.ReleaseFailed, last.Kind)
-		require.ErrorContains(t, last.Err, "the lock stays until")
+		failed := told.of(lease.ReleaseFailed)
+		require.Len(t, failed, 2)
+		require.ErrorContains(t, failed[1].Err, "the lock stays until")
 		require.NoError(t, c.Close(t.Context()))
 	})
 }

@@ -127,7 +127,7 @@ func (n *unsentError) Unwrap() error { return n.cause }
 // sendable is nil while a request may still be sent.
 func sendable(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return &unsentError{context.Cause(ctx)}
+		return &unsentError{lease.Cause(ctx)}
 	}
 	return nil
 }
@@ -140,10 +140,11 @@ func refused(err error) (it item, ok bool) {
 	return nil, false
 }
 
-// dateOf is the service's time in an error answer.
+// dateOf is the service's time in an error answer. Answers without DynamoDB's request id come from a gateway or a proxy, whose
+// clock is not the service's.
 func dateOf(err error) (time.Time, bool) {
 	resp, ok := errors.AsType[*smithyhttp.ResponseError](err)
-	if !ok || resp.Response == nil || resp.Response.Response == nil {
+	if !ok || resp.Response == nil || resp.Response.Response == nil || resp.Response.Header.Get("X-Amzn-Requestid") == "" {
 		return time.Time{}, false
 	}
 	date, err := http.ParseTime(resp.Response.Header.Get("Date"))

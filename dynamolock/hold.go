@@ -17,6 +17,7 @@ var (
 	ownerNames = map[string]string{"#v": attrVersion, "#h": attrHolder, "#n": attrNonce, "#e": attrExpires}
 	saveNames  = map[string]string{"#v": attrVersion, "#h": attrHolder, "#n": attrNonce, "#e": attrExpires, "#b": attrValue}
 	renewWhen  = "#v = :v AND #h = :h AND #e <= :e"
+	saveWhen   = "#v = :v AND #h = :h AND #e < :e"
 	renewSet   = "SET #e = :e, #n = :n"
 	saveSet    = "SET #e = :e, #n = :n, #b = :b"
 )
@@ -27,22 +28,26 @@ func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
 	return s.prolong(ctx, "renew", g, renewSet, ownerNames, nil)
 }
 
-// Save implements lease.Store: one write, which renews as well.
+// Save implements lease.Store: one write, which renews as well. Its end lies above that of every earlier Save of the grant and
+// of what is stored, so that an earlier one that arrives late is refused and cannot bring its value back.
 func (s *Store) Save(ctx context.Context, g lease.Grant, value []byte) (lease.Grant, error) {
 	return s.prolong(ctx, "save", g, saveSet, saveNames, item{":b": bin(value)})
 }
 
 func (s *Store) prolong(ctx context.Context, op string, g lease.Grant, set string, names map[string]string, extra item) (lease.Grant, error) {
-	sent := s.clock()
+	sent, when := s.clock(), &renewWhen
 	expires := g.Expires.UnixMilli()
 	if earliest, ok := s.time.Earliest(sent); ok {
 		expires = max(expires, earliest.Add(g.TTL).UnixMilli())
+	}
+	if extra != nil {
+		expires, when = s.nextEnd(g, expires), &saveWhen
 	}
 	nonce := newNonce()
 	values := item{":v": num(g.Token), ":h": str(holderOf(g.Request)), ":e": num(expires), ":n": str(nonce)}
 	maps.Copy(values, extra)
 	_, err := s.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyOf(g.Name), UpdateExpression: &set, ConditionExpression: &renewWhen,
+		Key: keyOf(g.Name), UpdateExpression: &set, ConditionExpression: when,
 		ExpressionAttributeNames: names, ExpressionAttributeValues: values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
@@ -55,7 +60,7 @@ func (s *Store) prolong(ctx context.Context, op string, g lease.Grant, set strin
 		if rec.version != g.Token || rec.holder != holderOf(g.Request) {
 			return g, lost(op, s.table, g.Name, rec)
 		}
-		if extra != nil && g.Expires.UnixMilli() < rec.expires { // an unanswered renewal is stored, the value is not
+		if extra != nil { // an unanswered renewal is stored, the value is not
 			g.Expires = time.UnixMilli(rec.expires)
 			return s.prolong(ctx, op, g, set, names, extra)
 		}
@@ -66,9 +71,25 @@ func (s *Store) prolong(ctx context.Context, op string, g lease.Grant, set strin
 	return g, nil
 }
 
+// nextEnd is the end that a Save of g writes, if end would do otherwise. It is remembered, sent or not.
+func (s *Store) nextEnd(g lease.Grant, end int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.saves[g.Attempt]
+	end = max(end, g.Expires.UnixMilli()+1, last+1)
+	if len(s.saves) >= maxSeen && last == 0 {
+		clear(s.saves)
+	}
+	s.saves[g.Attempt] = end
+	return end
+}
+
 // Release implements lease.Store: one write, also while a renewal is under way, which then finds no holder. The item stays,
 // so that the version is not forgotten.
 func (s *Store) Release(ctx context.Context, g lease.Grant, f lease.Final) error {
+	s.mu.Lock()
+	delete(s.saves, g.Attempt)
+	s.mu.Unlock()
 	w := releaseOf(g, f)
 	_, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: keyOf(g.Name), UpdateExpression: &w.set, ConditionExpression: &w.condition,

@@ -13,10 +13,12 @@ import (
 	"github.com/cloudlease/cloudlease/lease"
 )
 
-// The pauses between a waiter's reads: they grow from the first to the last, each spread by half.
+// The pauses between a waiter's reads: they grow from the first to the last, each spread by half; and how long one may take.
 const (
 	firstPoll = 300 * time.Millisecond
 	lastPoll  = time.Second
+
+	lookTimeout = 5 * time.Second
 )
 
 // Wait implements lease.Waiter: it reads now and then, never writes, and returns when the lock looks free or dead.
@@ -29,9 +31,11 @@ func (s *Store) Wait(ctx context.Context, h *lease.HeldError) error {
 			pause = min(pause, until)
 		}
 		if !sleep(ctx, pause) {
-			return context.Cause(ctx)
+			return lease.Cause(ctx)
 		}
-		sight, err := s.load(ctx, "wait for", h.Name)
+		look, cancel := context.WithTimeout(ctx, lookTimeout) // a request that was swallowed must not stop the waiting
+		sight, err := s.load(look, "wait for", h.Name)
+		cancel()
 		if err != nil {
 			return err
 		}

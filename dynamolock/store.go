@@ -42,7 +42,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	seen    map[string]sighting
-	told    lease.Reading // when a contradiction of Dates was last logged
+	saves   map[string]int64 // by attempt: the end (ms) that its last Save wrote
+	told    lease.Reading    // when a contradiction of Dates was last logged
 	told1st bool
 }
 
@@ -65,7 +66,7 @@ func New(api API, table string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{api: api, table: table, clock: o.Clock, log: o.Logger, seen: map[string]sighting{}}
+	s := &Store{api: api, table: table, clock: o.Clock, log: o.Logger, seen: map[string]sighting{}, saves: map[string]int64{}}
 	if s.clock == nil {
 		s.clock = lease.SystemClock
 	}

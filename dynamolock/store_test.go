@@ -26,7 +26,7 @@ func TestStore(t *testing.T) {
 
 // TestStoreOfMuteEngine is TestStore on an engine that does not return the item that made a condition fail.
 func TestStoreOfMuteEngine(t *testing.T) {
-	leasetest.TestStore(t, leasetest.Harness{Virtual: true, Rounds: 10, New: func(t *testing.T) leasetest.Backend {
+	leasetest.TestStore(t, leasetest.Harness{Virtual: true, Rounds: 10, PerSecond: 10, New: func(t *testing.T) leasetest.Backend {
 		t.Helper()
 		b := newVirtual(t).(*backend)
 		wire := b.wire

@@ -144,7 +144,7 @@ func (a admin) untilActive(ctx context.Context, d *types.TableDescription) (*typ
 		if !sleep(ctx, pause) {
 			return nil, &lease.Error{
 				Op: "create", Store: place(a.table), Class: lease.ErrUnavailable,
-				Err: fmt.Errorf("not active yet: %w", context.Cause(ctx)),
+				Err: fmt.Errorf("not active yet: %w", lease.Cause(ctx)),
 			}
 		}
 		next, err := a.describe(ctx)

@@ -59,34 +59,40 @@ func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 // Wait blocks until the lock that h describes is worth another attempt, and returns nil, or until ctx ends, and returns an
 // error that wraps ctx's cause and h.
 func (c *Client) Wait(ctx context.Context, h *HeldError) error {
+	wait, done := c.waiting(ctx)
+	defer done()
 	var err error
 	if w, ok := c.store.(Waiter); ok {
-		err = w.Wait(ctx, h)
+		err = w.Wait(wait, h)
 	} else {
 		d := c.poll()
 		if h.RetryAfter > 0 {
 			d = min(d, h.RetryAfter)
 		}
-		sleep(ctx, max(jitter(d, 0.5), minRetry))
+		sleep(wait, max(jitter(d, 0.5), minRetry)) // an end that is near, or past and not seen, must not make a storm
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return &Error{
 			Op: "acquire", Store: c.limits.Store, Name: h.Name, Class: ErrHeld,
-			Err: fmt.Errorf("gave up waiting: %w; %w", context.Cause(ctx), h),
+			Err: fmt.Errorf("gave up waiting: %w; %w", Cause(ctx), h),
 		}
-	}
-	if err != nil && !transient(err) {
+	case wait.Err() != nil:
+		return c.closedError(h.Name)
+	case err != nil && !transient(err):
 		return err
-	}
-	if err != nil {
-		sleep(ctx, jitter(c.poll(), 0.5))
+	case err != nil:
+		sleep(wait, jitter(c.poll(), 0.5))
 	}
 	return nil
 }
 
+// minPoll bounds what many waiters cost a service: less than two requests a second each.
+const minPoll = 600 * time.Millisecond
+
 // poll is the pause between looks at a lock where the store does not wake its waiters.
 func (c *Client) poll() time.Duration {
-	return min(max(c.opt.TTL/10, 2*minRetry), maxRetry)
+	return min(max(c.opt.TTL/10, minPoll), maxRetry)
 }
 
 // Do acquires name, calls fn and releases. fn's context is that of the lease: it ends with cause ErrLost before the lease
@@ -121,7 +127,7 @@ func (c *Client) try(ctx context.Context, name string, m *Mark, since Reading) (
 	}
 	defer c.leave()
 	if ctx.Err() != nil {
-		return nil, &Error{Op: "acquire", Store: c.limits.Store, Name: name, Class: ErrUnavailable, Err: context.Cause(ctx)}
+		return nil, &Error{Op: "acquire", Store: c.limits.Store, Name: name, Class: ErrUnavailable, Err: Cause(ctx)}
 	}
 	g, err := c.attempt(ctx, Request{
 		Name: name, Holder: c.holder, TTL: c.opt.TTL, Attempt: newID(), Since: c.clock(), Mark: m,
@@ -189,11 +195,7 @@ func inDoubt(err error) error {
 
 // giveBack frees in the background what g, or its attempt, was granted.
 func (c *Client) giveBack(g Grant) {
-	c.mu.Lock()
-	c.begin()
-	c.mu.Unlock()
-	go func() {
-		defer c.leave()
+	c.background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), c.opt.CallTimeout)
 		defer cancel()
 		err := c.store.Release(ctx, g, Final{})
@@ -201,7 +203,7 @@ func (c *Client) giveBack(g Grant) {
 			err = nil // there was nothing to give back
 		}
 		c.observe(Event{Kind: Abandoned, Name: g.Name, Token: g.Token, Err: err})
-	}()
+	})
 }
 
 func (c *Client) observeFailure(name string, err error) {

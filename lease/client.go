@@ -3,8 +3,8 @@ package lease
 import (
 	"context"
 	crand "crypto/rand"
-	"errors"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -31,17 +31,20 @@ type shared struct {
 	closed bool
 	leases map[*Lease]*Client
 	idle   chan struct{} // closed when the last lease ends; nil while there is none
+	waits  map[*context.CancelCauseFunc]*Client
 }
 
 // New makes a client of s. nil options are all defaults. It makes no request. The client owns s: Close closes it.
 func New(s Store, o *Options) (*Client, error) {
-	if s == nil {
+	if v := reflect.ValueOf(s); s == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, Invalid("configure", "", "the store is nil")
 	}
 	if o == nil {
 		o = &Options{}
 	}
-	sh := &shared{store: s, limits: s.Limits(), clock: clockOf(s), leases: map[*Lease]*Client{}}
+	sh := &shared{
+		store: s, limits: s.Limits(), clock: clockOf(s), leases: map[*Lease]*Client{}, waits: map[*context.CancelCauseFunc]*Client{},
+	}
 	return sh.client(*o, true)
 }
 
@@ -87,74 +90,6 @@ func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	return c.store.Inspect(ctx, name)
 }
 
-// Close releases the client's leases, waits for what it gives back in the background, and closes the store. ctx bounds
-// the waiting. A client made by With leaves the store and the other clients' leases alone.
-func (c *Client) Close(ctx context.Context) error {
-	held := c.shut()
-	errs := make([]error, len(held), len(held)+2)
-	var wg sync.WaitGroup
-	for i, l := range held {
-		wg.Go(func() { errs[i] = l.Release(ctx) })
-	}
-	wg.Wait()
-	if !c.root {
-		return errors.Join(errs...)
-	}
-	return errors.Join(append(errs, c.Settle(ctx), c.store.Close(ctx))...)
-}
-
-// Settle waits until nothing that this client, or one derived from the same, began is under way in the background, such as the
-// give-back of an acquire whose caller has gone; each such request is bounded by Options.CallTimeout. Call it before the process
-// is frozen, as a serverless runtime does after an invocation. Held leases are not waited for. It returns ctx's cause if
-// ctx ends first.
-func (c *Client) Settle(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		work, quiet := c.work, c.quiet
-		c.mu.Unlock()
-		if work == 0 {
-			return nil
-		}
-		select {
-		case <-quiet:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// begin counts work in the background; s.mu is held.
-func (s *shared) begin() {
-	if s.work == 0 {
-		s.quiet = make(chan struct{})
-	}
-	s.work++
-}
-
-// leave ends work that begin counted.
-func (s *shared) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.work--; s.work == 0 {
-		close(s.quiet)
-	}
-}
-
-// shut refuses further attempts and returns the leases to release.
-func (c *Client) shut() []*Lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	c.shared.closed = c.shared.closed || c.root
-	var held []*Lease
-	for l, owner := range c.leases {
-		if c.root || owner == c {
-			held = append(held, l)
-		}
-	}
-	return held
-}
-
 // enter counts an attempt under way, so that Close waits for it; leave when it is over.
 func (c *Client) enter(name string) error {
 	c.mu.Lock()
@@ -168,59 +103,6 @@ func (c *Client) enter(name string) error {
 
 func (c *Client) closedError(name string) error {
 	return &Error{Op: "acquire", Store: c.limits.Store, Name: name, Class: ErrClosed}
-}
-
-// add registers l, unless the client was closed meanwhile.
-func (c *Client) add(l *Lease) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.shared.closed {
-		return false
-	}
-	c.leases[l] = c
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-		go c.watch(c.idle)
-	}
-	return true
-}
-
-func (s *shared) remove(l *Lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.leases, l)
-	if len(s.leases) == 0 && s.idle != nil {
-		close(s.idle)
-		s.idle = nil
-	}
-}
-
-// watchEvery is how often the wall clock is compared with the deadlines: timers follow the monotonic clock alone and sleep
-// on when that stood still. A process that wakes is to know within 250 ms.
-const watchEvery = 100 * time.Millisecond
-
-// watch ends leases whose deadline was passed by either clock. One goroutine serves all leases and ends with the last.
-func (s *shared) watch(idle <-chan struct{}) {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
-	var held []*Lease
-	for {
-		select {
-		case <-idle:
-			return
-		case <-t.C:
-		}
-		held = held[:0]
-		s.mu.Lock()
-		for l := range s.leases {
-			held = append(held, l)
-		}
-		s.mu.Unlock()
-		now := s.clock()
-		for _, l := range held {
-			l.check(now)
-		}
-	}
 }
 
 // newID is 128 bits of randomness, unique to one attempt.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -127,6 +128,17 @@ func instant(unix int64) string {
 // Invalid is an *Error of class ErrInvalid. Recipes and stores use it so that bad arguments look alike everywhere.
 func Invalid(op, name, format string, args ...any) error {
 	return &Error{Op: op, Name: name, Class: ErrInvalid, Err: fmt.Errorf(format, args...)}
+}
+
+// Cause is context.Cause(ctx) for wrapping in an Error: if the cause is itself an error of this module, such as the loss of
+// another lease whose context ctx is derived from, its text is kept and its class is not, because an error has one class.
+// Stores and recipes use it. It is nil while ctx has not ended.
+func Cause(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if e, ok := errors.AsType[*Error](cause); ok {
+		return fmt.Errorf("%w: %s", ctx.Err(), e.Error())
+	}
+	return cause
 }
 
 // transient tells whether trying again may help.

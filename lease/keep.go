@@ -26,7 +26,6 @@ func (l *Lease) start() {
 
 // keep renews until the lease ends: one call at a time, each bounded by the deadline, retried until it.
 func (l *Lease) keep(ctx context.Context) {
-	defer close(l.kept)
 	pause := l.pause()
 	for sleep(ctx, pause) {
 		sent := l.c.clock()
@@ -40,11 +39,11 @@ func (l *Lease) keep(ctx context.Context) {
 		err := l.call(ctx, l.renewTimeout(), l.c.store.Renew)
 		took := l.c.clock().Fast(sent)
 		switch {
+		case ctx.Err() != nil: // it ended meanwhile; a late success changes nothing
+			return
 		case err == nil:
 			l.c.observe(Event{Kind: Renewed, Name: l.Name(), Token: l.Token(), Took: took})
 			pause = l.pause()
-		case ctx.Err() != nil:
-			return
 		case errors.Is(err, ErrLost):
 			l.lose(err)
 			return
@@ -108,16 +107,21 @@ func (l *Lease) call(ctx context.Context, timeout time.Duration, do func(context
 	select {
 	case <-l.turn:
 	case <-ctx.Done():
-		return &Error{Op: "wait for the lease", Name: l.Name(), Class: ErrUnavailable, Err: context.Cause(ctx)}
+		return &Error{Op: "wait for the lease", Name: l.Name(), Class: ErrUnavailable, Err: Cause(ctx)}
 	}
 	defer func() { l.turn <- struct{}{} }()
+	if ended := l.Err(); ended != nil { // while it waited for its turn
+		return ended
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	g, err := do(ctx, l.Grant())
 	if err != nil {
 		return err
 	}
-	l.extend(g)
+	if l.deserved(l.c.clock()) == nil {
+		l.extend(g)
+	}
 	return nil
 }
 
@@ -151,15 +155,21 @@ func (l *Lease) remainingLocked(now Reading) time.Duration {
 	return l.grant.Trust - l.c.opt.Margin - now.Fast(l.grant.Sent)
 }
 
+// overdue tells whether the lease has not ended although its deadline is passed at now.
+func (l *Lease) overdue(now Reading) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause == nil && l.remainingLocked(now) <= 0
+}
+
 // check ends the lease if its deadline is passed at now.
 func (l *Lease) check(now Reading) {
-	l.mu.Lock()
-	over := l.cause == nil && l.remainingLocked(now) <= 0
-	failure := l.failure
-	l.mu.Unlock()
-	if !over {
+	if !l.overdue(now) {
 		return
 	}
+	l.mu.Lock()
+	failure := l.failure
+	l.mu.Unlock()
 	if failure != nil {
 		l.lose(fmt.Errorf("not renewed before its deadline; the last try: %w", stripClass(failure)))
 		return

@@ -15,7 +15,6 @@ type Lease struct {
 	c     *Client
 	began Reading
 	done  chan struct{} // closed when the lease has ended
-	kept  chan struct{} // closed when the keeper has ended
 	turn  chan struct{} // holds the one turn to call the store for this lease
 
 	stop context.CancelFunc // ends the keeper and what it is waiting for
@@ -37,7 +36,7 @@ type Lease struct {
 func newLease(c *Client, g Grant) *Lease {
 	l := &Lease{
 		c: c, began: g.Sent, progress: g.Sent, grant: g, value: g.Value,
-		done: make(chan struct{}), kept: make(chan struct{}), turn: make(chan struct{}, 1),
+		done: make(chan struct{}), turn: make(chan struct{}, 1),
 		cancels: map[*context.CancelCauseFunc]struct{}{},
 	}
 	l.turn <- struct{}{}
@@ -128,6 +127,7 @@ func (l *Lease) Save(ctx context.Context, v []byte) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
+	l.Progress()
 	held, end := l.Context(ctx)
 	defer end()
 	ctx, cancel := context.WithCancel(ctx) // so that the error of a call that is cut off does not wrap the lease's end
@@ -143,6 +143,8 @@ func (l *Lease) Save(ctx context.Context, v []byte) error {
 		l.mu.Unlock()
 	case lostItself(err):
 		l.lose(err)
+	case errors.Is(err, ErrUnavailable) && l.Err() != nil:
+		return l.Err() // it ended before anything was sent
 	}
 	return err
 }
@@ -167,12 +169,19 @@ func (l *Lease) ReleaseWith(ctx context.Context, f Final) error {
 	if err := CheckValue(f.Value); err != nil {
 		return &Error{Op: "release", Store: l.c.limits.Store, Name: l.Name(), Class: ErrInvalid, Err: err}
 	}
+	var told *Event
 	first := false
 	l.once.Do(func() {
 		first = true
-		l.released = l.release(context.WithoutCancel(ctx), f)
+		told, l.released = l.release(context.WithoutCancel(ctx), f)
 	})
-	if !first && (f.Value != nil || f.Marks != nil) {
+	if told != nil {
+		l.c.observe(*told) // outside of once: an observer may release as well
+	}
+	if first {
+		return l.released
+	}
+	if !errors.Is(l.released, ErrLost) && (f.Value != nil || f.Marks != nil) {
 		return &Error{
 			Op: "release", Store: l.c.limits.Store, Name: l.Name(), Class: ErrReleased,
 			Err: errors.New("it was released before; what this release was to leave behind is not stored"),
@@ -181,7 +190,8 @@ func (l *Lease) ReleaseWith(ctx context.Context, f Final) error {
 	return l.released
 }
 
-func (l *Lease) release(ctx context.Context, f Final) error {
+// release is the first release. The event is for the observer; of a lease that was lost it has been told before.
+func (l *Lease) release(ctx context.Context, f Final) (*Event, error) {
 	lost := l.Err()
 	attempts := tries
 	if lost == nil {
@@ -189,26 +199,21 @@ func (l *Lease) release(ctx context.Context, f Final) error {
 	} else {
 		attempts = 1 // it is a courtesy to the next holder
 	}
-	l.stop()
-	<-l.kept
-	<-l.turn // a Save under way has seen its context end
+	<-l.turn // for good: a renewal or a Save under way has seen its context end, and no other begins
 	err := l.sendRelease(ctx, f, attempts)
 	l.mu.Lock()
 	if errors.Is(l.cause, ErrLost) {
 		lost = l.cause // the deadline may have been passed between the look and the end
 	}
 	l.mu.Unlock()
-	held := l.c.clock().Fast(l.began)
-	switch {
-	case lost != nil:
-		return lost
-	case err != nil:
-		err = l.staying(err)
-		l.c.observe(Event{Kind: ReleaseFailed, Name: l.Name(), Token: l.Token(), Took: held, Err: err})
-	default:
-		l.c.observe(Event{Kind: Released, Name: l.Name(), Token: l.Token(), Took: held})
+	if lost != nil {
+		return nil, lost
 	}
-	return err
+	told := &Event{Kind: Released, Name: l.Name(), Token: l.Token(), Took: l.c.clock().Fast(l.began)}
+	if err != nil {
+		told.Kind, told.Err = ReleaseFailed, err
+	}
+	return told, err
 }
 
 // staying adds to the error of a failed release until when the lock stays.
@@ -232,8 +237,8 @@ func (l *Lease) staying(err error) error {
 	return &told
 }
 
-// sendRelease sends the release until it is answered. A refusal that follows an unanswered try is a success while the lease
-// would still be good: nobody else can have ended it but that try. After that it only tells that the lock is free of us.
+// sendRelease sends the release until it is answered. A refusal that follows an unanswered try tells that the lock is free of
+// this lease.
 func (l *Lease) sendRelease(ctx context.Context, f Final, attempts int) error {
 	g := l.Grant()
 	doubt := false
@@ -241,15 +246,26 @@ func (l *Lease) sendRelease(ctx context.Context, f Final, attempts int) error {
 		callCtx, cancel := context.WithTimeout(ctx, l.c.opt.CallTimeout)
 		err := l.c.store.Release(callCtx, g, f)
 		cancel()
-		leavesNothing := f.Value == nil && f.Marks == nil
-		if doubt && errors.Is(err, ErrLost) && (leavesNothing || l.remaining(l.c.clock()) > 0) {
-			return nil
+		if doubt && errors.Is(err, ErrLost) {
+			return l.releasedInDoubt(f)
 		}
 		doubt = doubt || errors.Is(err, ErrInDoubt)
 		if err == nil || !transient(err) || try >= attempts {
-			return err
+			return l.staying(err)
 		}
 		sleep(ctx, resendPause(try))
+	}
+}
+
+// releasedInDoubt is the outcome of a release whose first try was not answered and whose next finds the lock gone: it is free
+// of this lease, but what it was to leave behind may have been cut off by an operator's break.
+func (l *Lease) releasedInDoubt(f Final) error {
+	if f.Value == nil && f.Marks == nil {
+		return nil
+	}
+	return &Error{
+		Op: "release", Store: l.c.limits.Store, Name: l.Name(), Class: ErrInDoubt,
+		Err: errors.New("the lock is released; whether what it was to leave behind is stored is unknown"),
 	}
 }
 

@@ -96,6 +96,9 @@ func (o Options) check(l Limits) error {
 	if o.CallTimeout < 0 {
 		fault("call timeout %v is negative", o.CallTimeout)
 	}
+	if f, ok := o.Observer.(ObserverFunc); ok && f == nil {
+		fault("the observer is a nil function")
+	}
 	if err := CheckName(o.Holder); err != nil || len(o.Holder) > maxHolder {
 		fault("holder %.40q is not 1 to %d bytes of UTF-8 without control characters", o.Holder, maxHolder)
 	}

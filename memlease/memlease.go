@@ -102,7 +102,7 @@ func (s *Store) Close(context.Context) error { return nil }
 func do[T any](ctx context.Context, s *Store, op, name string, f func() (T, error)) (T, error) {
 	var got, none T
 	if ctx.Err() != nil {
-		return none, s.fail(op, name, lease.ErrUnavailable, context.Cause(ctx))
+		return none, s.fail(op, name, lease.ErrUnavailable, lease.Cause(ctx))
 	}
 	answered := false
 	var refusal error // by the service

@@ -25,12 +25,13 @@ func (s *Store) Load(ctx context.Context, key string) (lease.Record, error) {
 
 // Swap implements lease.Records. Records are kept for ever, whatever keep says.
 func (s *Store) Swap(ctx context.Context, old lease.Record, value []byte, _ time.Duration) (lease.Record, error) {
-	rec := lease.Record{Key: old.Key, Version: old.Version + 1, Value: slices.Clone(value)}
 	return do(ctx, s, "swap", old.Key, func() (lease.Record, error) {
 		if s.s.records[old.Key].Version != old.Version {
 			return lease.Record{}, s.fail("swap", old.Key, lease.ErrConflict, errors.New("read it again"))
 		}
+		rec := lease.Record{Key: old.Key, Version: old.Version + 1, Value: slices.Clone(value)}
 		s.s.records[old.Key] = rec
+		rec.Value = slices.Clone(value)
 		return rec, nil
 	})
 }
@@ -42,7 +43,9 @@ func (s *Store) Scan(ctx context.Context, prefix string) iter.Seq2[lease.Record,
 			var recs []lease.Record
 			for _, key := range slices.Sorted(maps.Keys(s.s.records)) {
 				if strings.HasPrefix(key, prefix) {
-					recs = append(recs, s.s.records[key])
+					rec := s.s.records[key]
+					rec.Value = slices.Clone(rec.Value)
+					recs = append(recs, rec)
 				}
 			}
 			return recs, nil

@@ -119,7 +119,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "heartbeat-survives-release", what: "renewals go on after the release",
-		file: "lease/lease.go", old: "	l.stop()\n	<-l.kept\n", new: "", tests: "./memlease ./lease",
+		file: "lease/lease.go", old: "	l.stop()\n	<-l.kept\n", new: "",
+		old2: "	l.stop()\n	l.c.remove(l)", new2: "	l.c.remove(l)", tests: "./memlease ./lease",
 	},
 	{
 		name: "first-failure-loses", what: "a lease is given up at the first renewal that fails",

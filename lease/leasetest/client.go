@@ -69,12 +69,12 @@ func (h *host) requireStaysLost(l *lease.Lease, d time.Duration) {
 	require.Len(h.e, h.seen(lease.Lost), 1)
 }
 
-// requireNoStorm wants at most five requests of the host in any second.
+// requireNoStorm wants at most PerSecond requests of the host in any second.
 func (h *host) requireNoStorm() {
 	h.e.Helper()
-	calls := h.faults.Calls("")
-	for i := 5; i < len(calls); i++ {
-		require.GreaterOrEqual(h.e, calls[i].Sent.Sub(calls[i-5].Sent), time.Second, "more than five requests in a second")
+	calls, n := h.faults.Calls(""), h.e.PerSecond
+	for i := n; i < len(calls); i++ {
+		require.GreaterOrEqual(h.e, calls[i].Sent.Sub(calls[i-n].Sent), time.Second, "more than %d requests in a second", n)
 	}
 }
 

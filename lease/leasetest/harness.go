@@ -32,6 +32,9 @@ type Harness struct {
 	// keeps to, such as a lock-delay. Default 0.
 	Slack time.Duration
 
+	// PerSecond is how many requests one host that holds or waits sends in a second at most. Default 5.
+	PerSecond int
+
 	// Anonymous says that a refusal by the service does not tell the holder nor the token.
 	Anonymous bool
 }
@@ -76,6 +79,7 @@ func (h Harness) withDefaults() Harness {
 		rounds = 100
 	}
 	h.Rounds = cmp.Or(h.Rounds, rounds)
+	h.PerSecond = cmp.Or(h.PerSecond, 5)
 	return h
 }
 

@@ -161,6 +161,8 @@ func marksAreKept(e *env) {
 	}
 	now := time.Now().Unix()
 	a.finish(a.start("job", now-60))
+	a.free(a.start("job", now))
+	require.Equal(e, lease.Marks{Started: now, Finished: now - 60}, b.inspect("job").Marks, "it failed: nothing runs")
 	g := a.start("job", now)
 	want := lease.Marks{Started: now, Finished: now - 60, Running: now}
 	require.Equal(e, want, g.Marks)
