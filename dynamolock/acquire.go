@@ -22,7 +22,7 @@ func (s *Store) TryAcquire(ctx context.Context, r lease.Request) (lease.Grant, e
 	sight, known := s.lastSeen(r.Name)
 	a := attempt{Store: s, Request: r, floor: sight.rec.version}
 	now := s.clock()
-	cold := !s.time.Known(now, servertime.MaxWidth)
+	cold := !s.time.Known(now, min(servertime.MaxWidth, r.TTL*3/4)) // a wider interval leaves a short lease no trust
 	blind := !cold && !(known && s.dead(sight, now) && !r.Mark.Refuses(sight.rec.marks))
 	if err := a.checkAhead(now); err != nil {
 		return lease.Grant{}, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,8 +68,8 @@ func (x *staleReader) ago(d time.Duration) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.stale++
-	for i := len(x.past) - 1; i >= 0; i-- {
-		if s := x.past[i]; time.Since(s.at) >= d {
+	for _, s := range slices.Backward(x.past) {
+		if time.Since(s.at) >= d {
 			text, _ := json.Marshal(map[string]any{"Item": s.item}) //nolint:errchkjson // strings
 			return string(text)
 		}

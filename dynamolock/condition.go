@@ -125,7 +125,7 @@ func merged[V any](a, b map[string]V) map[string]V {
 }
 
 // Refused turns the error of a fenced write into a *fence.StaleError if it was the fence that refused it, and returns it
-// unchanged if it was your own condition or something else. key is for the error's text.
+// unchanged if it was your own condition, Store.Check or something else. key is for the error's text.
 func (f Fence) Refused(key string, err error) error {
 	for _, it := range refusals(err) {
 		have, decodeErr := entryOf(it)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
@@ -73,12 +74,18 @@ func classify(ctx context.Context, wrote bool, err error) (class error, hint str
 		if v, known := codes[api.ErrorCode()]; known {
 			return v.class, v.hint
 		}
+		if _, throttled := retry.DefaultThrottleErrorCodes[api.ErrorCode()]; throttled {
+			return lease.ErrUnavailable, "the service asks for fewer requests"
+		}
+		if _, passing := retry.DefaultRetryableErrorCodes[api.ErrorCode()]; passing {
+			return unanswered, ""
+		}
 	}
 	if resp, ok := errors.AsType[*awshttp.ResponseError](err); ok && resp.HTTPStatusCode() != 0 { // 0: nothing came back
 		switch status := resp.HTTPStatusCode(); {
 		case status == http.StatusUnauthorized, status == http.StatusForbidden:
 			return lease.ErrDenied, "check the credentials"
-		case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
+		case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 			return unanswered, ""
 		case status >= http.StatusBadRequest:
 			return lease.ErrMisconfigured, "check that the endpoint is DynamoDB's"
@@ -94,19 +101,23 @@ func classify(ctx context.Context, wrote bool, err error) (class error, hint str
 		}
 		return unanswered, ""
 	}
-	return unsent(err)
+	return unsent(err, unanswered)
 }
 
-// unsent classifies what failed inside the SDK before anything was sent.
-func unsent(err error) (class error, hint string) {
+// unsent classifies what failed inside the SDK before anything was sent. What is not known to be so, such as the error of a
+// wrapper around the client, counts as unanswered.
+func unsent(err, unanswered error) (class error, hint string) {
 	text := err.Error()
-	switch {
-	case strings.Contains(text, "get identity"), strings.Contains(text, "credentials"), strings.Contains(text, "sign"):
+	if strings.Contains(text, "get identity") || strings.Contains(text, "failed to retrieve credentials") {
+		if _, network := errors.AsType[net.Error](err); network {
+			return lease.ErrUnavailable, "the source of the client's credentials does not answer"
+		}
 		return lease.ErrDenied, "give the client credentials"
-	case strings.Contains(text, "deserialization"):
-		return lease.ErrInDoubt, ""
 	}
-	return lease.ErrMisconfigured, "check the client's region and endpoint"
+	if strings.Contains(text, "Missing Region") || strings.Contains(text, "ResolveEndpoint") || strings.Contains(text, "resolve auth scheme") {
+		return lease.ErrMisconfigured, "check the client's region and endpoint"
+	}
+	return unanswered, ""
 }
 
 // unspoken keeps an error reachable without repeating its text.

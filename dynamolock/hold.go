@@ -58,6 +58,7 @@ func (s *Store) prolong(ctx context.Context, op string, g lease.Grant, set strin
 		}
 		rec := sight.rec
 		if rec.version != g.Token || rec.holder != holderOf(g.Request) {
+			s.forgetSaves(g)
 			return g, lost(op, s.table, g.Name, rec)
 		}
 		if extra != nil { // an unanswered renewal is stored, the value is not
@@ -84,12 +85,16 @@ func (s *Store) nextEnd(g lease.Grant, end int64) int64 {
 	return end
 }
 
+func (s *Store) forgetSaves(g lease.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.saves, g.Attempt)
+}
+
 // Release implements lease.Store: one write, also while a renewal is under way, which then finds no holder. The item stays,
 // so that the version is not forgotten.
 func (s *Store) Release(ctx context.Context, g lease.Grant, f lease.Final) error {
-	s.mu.Lock()
-	delete(s.saves, g.Attempt)
-	s.mu.Unlock()
+	s.forgetSaves(g)
 	w := releaseOf(g, f)
 	_, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: keyOf(g.Name), UpdateExpression: &w.set, ConditionExpression: &w.condition,

@@ -18,6 +18,8 @@ const (
 	firstPoll = 300 * time.Millisecond
 	lastPoll  = time.Second
 
+	leastPoll = 350 * time.Millisecond // also where a clock stands still just before the end
+
 	lookTimeout = 5 * time.Second
 )
 
@@ -28,7 +30,7 @@ func (s *Store) Wait(ctx context.Context, h *lease.HeldError) error {
 	for {
 		pause := spread(poll)
 		if until > 0 {
-			pause = min(pause, until)
+			pause = max(min(pause, until), leastPoll)
 		}
 		if !sleep(ctx, pause) {
 			return lease.Cause(ctx)
@@ -43,7 +45,7 @@ func (s *Store) Wait(ctx context.Context, h *lease.HeldError) error {
 		if sight.rec.absent() || sight.rec.free() || s.dead(sight, now) {
 			return nil
 		}
-		until = max(s.untilDead(sight, now), time.Millisecond)
+		until = s.untilDead(sight, now)
 		poll = min(poll*3/2, lastPoll)
 	}
 }

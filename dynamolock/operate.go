@@ -17,6 +17,9 @@ const attrBroken = "broken"
 // Break implements lease.Breaker: one write, one read more while the service's time is not known.
 func (s *Store) Break(ctx context.Context, name string, token lease.Token, r lease.Reason) error {
 	const op = "break"
+	if err := lease.CheckName(name); err != nil {
+		return lease.Invalid(op, name, "%w", err)
+	}
 	switch {
 	case r.By == "":
 		return lease.Invalid(op, name, "it is not said who breaks the lock")

@@ -30,8 +30,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store keeps leases in one DynamoDB table. It implements lease.Store, lease.Waiter, lease.Lister, lease.Records and
-// lease.Clocked. It is safe for concurrent use.
+// Store keeps leases in one DynamoDB table. It implements lease.Store, lease.Waiter, lease.Lister, lease.Breaker, lease.Floorer,
+// lease.Records and lease.Clocked. It is safe for concurrent use.
 type Store struct {
 	api   API
 	table string
@@ -142,6 +142,7 @@ func (s *Store) observe(sent lease.Reading, date time.Time) {
 		return
 	}
 	s.mu.Lock()
+	clear(s.seen) // nothing is taken for dead on an older look and a new clock
 	quiet := s.told1st && now.Fast(s.told) < time.Minute
 	if !quiet {
 		s.told, s.told1st = now, true

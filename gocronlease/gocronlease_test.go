@@ -77,7 +77,7 @@ func TestOnceAnOccurrence(t *testing.T) {
 		var ends []func()
 		for _, off := range offsets {
 			c := host(t, svc, off)
-			k, err := gocronlease.NewLocker(c, &gocronlease.LockerOptions{Occurrence: gocronlease.Every(10 * time.Second)})
+			k, err := gocronlease.NewLocker(c, &gocronlease.LockerOptions{Period: 10 * time.Second})
 			require.NoError(t, err)
 			ends = append(ends, schedule(t, off, gocron.WithDistributedLocker(k), func() {
 				l, ok := k.Lease("report")
@@ -127,7 +127,7 @@ func TestLockerSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		svc := memlease.NewService()
 		a, b := host(t, svc, 0), host(t, svc, 0)
-		opt := &gocronlease.LockerOptions{Occurrence: gocronlease.Every(time.Minute)}
+		opt := &gocronlease.LockerOptions{Period: time.Minute}
 		ka, err := gocronlease.NewLocker(a, opt)
 		require.NoError(t, err)
 		kb, err := gocronlease.NewLocker(b, opt)
@@ -229,6 +229,14 @@ func TestOneElectorLeads(t *testing.T) {
 func TestBadArguments(t *testing.T) {
 	_, err := gocronlease.NewLocker(nil, nil)
 	require.ErrorIs(t, err, lease.ErrInvalid)
+	for _, o := range []gocronlease.LockerOptions{
+		{Period: time.Millisecond},
+		{Period: -time.Second},
+		{Period: time.Minute, Occurrence: func(_ string, now time.Time) time.Time { return now }},
+	} {
+		_, err = gocronlease.NewLocker(&lease.Client{}, &o)
+		require.ErrorIs(t, err, lease.ErrInvalid)
+	}
 	_, err = gocronlease.NewElector(nil, "x")
 	require.ErrorIs(t, err, lease.ErrInvalid)
 	_, err = gocronlease.NewElector(&lease.Client{}, "")

@@ -12,15 +12,13 @@ import (
 
 // LockerOptions are a locker's options.
 type LockerOptions struct {
-	// Occurrence tells which scheduled instant of job a run at now, by this host's clock, belongs to. Every makes one for
-	// jobs at a fixed period. Default nil: runs of one job do not overlap, and that is all.
+	// Period makes each job run once per multiple of it, counted from the zero time in UTC: hosts whose clocks differ by less
+	// than half of it agree on the nearest multiple. It is for jobs that start on such multiples, at least 1 s. Default 0:
+	// runs of one job do not overlap, and that is all.
+	Period time.Duration
+	// Occurrence tells which scheduled instant of job a run at now, by this host's clock, belongs to, for other schedules than
+	// a Period. Instants are told apart by whole seconds.
 	Occurrence func(job string, now time.Time) time.Time
-}
-
-// Every takes the multiple of period, counted from the zero time in UTC, that is nearest to now: hosts whose clocks differ by
-// less than half of the period agree on it. Use it with jobs that start on such multiples.
-func Every(period time.Duration) func(string, time.Time) time.Time {
-	return func(_ string, now time.Time) time.Time { return now.UTC().Round(period) }
 }
 
 // Locker is a gocron.Locker: give it to gocron.WithDistributedLocker. The lock's name is the job's. It is safe for
@@ -41,7 +39,15 @@ func NewLocker(c *lease.Client, o *LockerOptions) (*Locker, error) {
 		return nil, lease.Invalid("configure", "", "the client is nil")
 	}
 	l := &Locker{c: c, held: map[string]*lease.Lease{}}
-	if o != nil {
+	switch {
+	case o == nil:
+	case o.Period != 0 && o.Occurrence != nil:
+		return nil, lease.Invalid("configure", "", "period and occurrence exclude each other")
+	case o.Period != 0 && o.Period < time.Second:
+		return nil, lease.Invalid("configure", "", "period %v is below 1s, by which occurrences are told apart", o.Period)
+	case o.Period != 0:
+		l.occurrence = func(_ string, now time.Time) time.Time { return now.UTC().Round(o.Period) }
+	default:
 		l.occurrence = o.Occurrence
 	}
 	return l, nil

@@ -59,6 +59,7 @@ func testReentrant(t *testing.T, kind lease.EventKind, fail string) {
 
 func TestObserverMayReleaseOnRenewed(t *testing.T)     { testReentrant(t, lease.Renewed, "") }
 func TestObserverMayReleaseOnRenewFailed(t *testing.T) { testReentrant(t, lease.RenewFailed, "renew") }
+
 func TestObserverMayReleaseOnReleaseFailed(t *testing.T) {
 	testReentrant(t, lease.ReleaseFailed, "release")
 }

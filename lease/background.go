@@ -67,20 +67,24 @@ func (c *Client) waiting(ctx context.Context) (wait context.Context, done func()
 	}
 }
 
-// Settle waits until nothing that this client, or one derived from the same, began is under way in the background, such as the
-// give-back of an acquire whose caller has gone; each such request is bounded by Options.CallTimeout. Call it before the process
-// is frozen, as a serverless runtime does after an invocation. Held leases are not waited for. It returns ctx's cause if
-// ctx ends first.
+// Settle waits until nothing that this client began is under way in the background, such as the give-back of an acquire whose
+// caller has gone; each such request is bounded by Options.CallTimeout. The client that New made waits for those derived
+// from it, too. Call it before the process is frozen, as a serverless runtime does after an invocation. Held leases are
+// not waited for. It returns ctx's cause if ctx ends first.
 func (c *Client) Settle(ctx context.Context) error {
 	for {
 		c.mu.Lock()
-		work, quiet := c.work, c.quiet
+		busy := c.work[c] > 0 || c.root && len(c.work) > 0
+		if busy && c.less == nil {
+			c.less = make(chan struct{})
+		}
+		less := c.less
 		c.mu.Unlock()
-		if work == 0 {
+		if !busy {
 			return nil
 		}
 		select {
-		case <-quiet:
+		case <-less:
 		case <-ctx.Done():
 			return Cause(ctx)
 		}
@@ -88,30 +92,27 @@ func (c *Client) Settle(ctx context.Context) error {
 }
 
 // background runs f in a goroutine that Settle waits for.
-func (s *shared) background(f func()) {
-	s.mu.Lock()
-	s.begin()
-	s.mu.Unlock()
+func (c *Client) background(f func()) {
+	c.mu.Lock()
+	c.work[c]++
+	c.mu.Unlock()
 	go func() {
-		defer s.leave()
+		defer c.leave()
 		f()
 	}()
 }
 
-// begin counts work in the background; s.mu is held.
-func (s *shared) begin() {
-	if s.work == 0 {
-		s.quiet = make(chan struct{})
+// leave ends work that was counted.
+func (c *Client) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.work[c]--; c.work[c] > 0 {
+		return
 	}
-	s.work++
-}
-
-// leave ends work that begin counted.
-func (s *shared) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.work--; s.work == 0 {
-		close(s.quiet)
+	delete(c.work, c)
+	if c.less != nil {
+		close(c.less)
+		c.less = nil
 	}
 }
 
@@ -163,9 +164,7 @@ func (s *shared) watch(idle <-chan struct{}) {
 		s.mu.Unlock()
 		now := s.clock()
 		for _, l := range held {
-			if l.overdue(now) {
-				s.background(func() { l.check(now) }) // an observer that is slow must not keep the others waiting
-			}
+			l.check(now)
 		}
 	}
 }

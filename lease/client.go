@@ -26,8 +26,8 @@ type shared struct {
 	clock  Clock
 
 	mu     sync.Mutex
-	work   int           // attempts under way and what is given back in the background
-	quiet  chan struct{} // closed when work is 0 again
+	work   map[*Client]int // attempts under way and what is given back in the background
+	less   chan struct{}   // closed when a client has no work left; nil while nobody waits for that
 	closed bool
 	leases map[*Lease]*Client
 	idle   chan struct{} // closed when the last lease ends; nil while there is none
@@ -44,6 +44,7 @@ func New(s Store, o *Options) (*Client, error) {
 	}
 	sh := &shared{
 		store: s, limits: s.Limits(), clock: clockOf(s), leases: map[*Lease]*Client{}, waits: map[*context.CancelCauseFunc]*Client{},
+		work: map[*Client]int{},
 	}
 	return sh.client(*o, true)
 }
@@ -97,7 +98,7 @@ func (c *Client) enter(name string) error {
 	if c.closed || c.shared.closed {
 		return c.closedError(name)
 	}
-	c.begin()
+	c.work[c]++
 	return nil
 }
 

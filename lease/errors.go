@@ -135,10 +135,17 @@ func Invalid(op, name, format string, args ...any) error {
 // Stores and recipes use it. It is nil while ctx has not ended.
 func Cause(ctx context.Context) error {
 	cause := context.Cause(ctx)
-	if e, ok := errors.AsType[*Error](cause); ok {
-		return fmt.Errorf("%w: %s", ctx.Err(), e.Error())
+	for _, class := range classes {
+		if errors.Is(cause, class) {
+			return fmt.Errorf("%w: %s", ctx.Err(), cause.Error())
+		}
 	}
 	return cause
+}
+
+var classes = []error{
+	ErrHeld, ErrPassed, ErrLost, ErrReleased, ErrStale, ErrConflict, ErrInvalid, ErrDenied, ErrMisconfigured, ErrUnavailable,
+	ErrInDoubt, ErrClosed,
 }
 
 // transient tells whether trying again may help.

@@ -301,7 +301,7 @@ func (l *Lease) lose(err error) {
 	if e, ok := errors.AsType[*Error](err); ok && e.Class == ErrLost { //nolint:errorlint // the class itself, not what it wraps
 		lost.Err = e.Err
 	}
-	if l.end(lost) {
-		l.c.observe(Event{Kind: Lost, Name: l.Name(), Token: l.Token(), Took: l.c.clock().Fast(l.began), Err: lost})
+	if l.end(lost) { // told on its own: who finds the loss may hold what an observer that releases or closes waits for
+		go l.c.observe(Event{Kind: Lost, Name: l.Name(), Token: l.Token(), Took: l.c.clock().Fast(l.began), Err: lost})
 	}
 }

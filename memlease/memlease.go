@@ -127,6 +127,9 @@ func do[T any](ctx context.Context, s *Store, op, name string, f func() (T, erro
 	if e, ok := err.(*lease.Error); ok { //nolint:errorlint // the interceptor's own; what it wraps may be a context's cause
 		return none, s.fail(op, name, e.Class, e.Err)
 	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+		err = lease.Cause(ctx)
+	}
 	return none, s.fail(op, name, lease.ErrInDoubt, err)
 }
 

@@ -56,6 +56,11 @@ func (j *Job) attemptRecordOnce(ctx context.Context, occ int64) attempt {
 	}
 	g := l.Grant()
 	e := Entry{Occurrence: instant(occ), Outcome: Running, Token: g.Token, Started: grantedAt(g)}
+	if e.Occurrence.After(e.Started.Add(lease.MaxAhead)) {
+		err := lease.Invalid("acquire", j.name, "the occurrence %s is more than %v ahead of %s", stamp(occ), lease.MaxAhead,
+			e.Started.UTC().Format(time.RFC3339))
+		return j.giveUp(ctx, l, attempt{outcome: NotRun, err: err})
+	}
 	if e.Occurrence.Before(e.Started.Add(-j.opt.Keep)) {
 		return j.giveUp(ctx, l, attempt{outcome: Stale}) // its record may have been dropped already
 	}

@@ -103,7 +103,8 @@ func (h *History) addDoubt(e Entry) {
 
 // Clear forgets the occurrence at and every newer one, so that they run once more when they are delivered: one in doubt, one
 // that failed under AtMostOnce, or a bogus one of the future that makes all others stale. It leaves an entry in the history.
-// The marks go back to the newest runs before at that the history still has; older occurrences may then run again.
+// The marks go back to the newest runs before at that the history still has; older occurrences may then run again. With
+// AtMostOnce nothing older does: those before at, or before now if at lies in the future, stay as good as started.
 //
 // Clear takes the job's lock and fails with lease.ErrHeld while the job runs or a dead run's lease has not ended. It makes
 // two requests (with EveryOccurrence one more per record, and a scan), bounded by ctx and the client's CallTimeout.
@@ -125,6 +126,9 @@ func (j *Job) Clear(ctx context.Context, at time.Time) error {
 	runs, _ := decodeLedger(g.Value) // what is not a ledger is replaced by one
 	e := Entry{Occurrence: instant(occ), Outcome: Cleared, Token: g.Token, Started: grantedAt(g)}
 	m := runs.marksBefore(occ, g.Marks)
+	if j.opt.Policy == AtMostOnce { // a killed run before it has no entry, and must not start again
+		m.Started = max(m.Started, min(occ-1, e.Started.Unix()))
+	}
 	f := lease.Final{Value: append(runs, e).encode(), Marks: &m}
 	if j.opt.EveryOccurrence {
 		if err := j.clearRecords(ctx, occ, e); err != nil {

@@ -35,7 +35,7 @@ func AnnotateGuard(g fence.Guard) fence.Guard { return annotatedGuard{g} }
 
 // witness sees every call of a store, when it has returned.
 type witness interface {
-	saw(ctx context.Context, c storeCall)
+	saw(c storeCall)
 }
 
 // storeCall is a call of a store, not a request: it may have taken several.
@@ -126,7 +126,7 @@ func (a annotated) call(ctx context.Context, op string, g lease.Grant, do func(c
 		if err == nil {
 			seen = got
 		}
-		a.w.saw(ctx, storeCall{op: op, name: g.Name, began: began, ended: time.Now(), grant: seen, err: err})
+		a.w.saw(storeCall{op: op, name: g.Name, began: began, ended: time.Now(), grant: seen, err: err})
 	}
 	return got, err
 }

@@ -78,7 +78,7 @@ func (e *env) finish() {
 func (e *env) takeover() time.Duration { return 2*e.TTL + 3*time.Second + e.Slack }
 
 // saw implements witness.
-func (e *env) saw(ctx context.Context, c storeCall) {
+func (e *env) saw(c storeCall) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range []string{c.grant.Attempt, c.grant.Proof} {
@@ -90,8 +90,8 @@ func (e *env) saw(ctx context.Context, c storeCall) {
 		return
 	}
 	e.texts = append(e.texts, c.err.Error())
-	if !classified(c.err, ctx.Err() != nil) {
-		e.Errorf("%s %q: the error has no class of its own: %T: %v", c.op, c.name, c.err, c.err)
+	if !classified(c.err) {
+		e.Errorf("%s %q: the error has no class, or several: %T: %v", c.op, c.name, c.err, c.err)
 	}
 }
 
@@ -101,15 +101,15 @@ var classes = []error{
 	lease.ErrDenied, lease.ErrMisconfigured, lease.ErrUnavailable, lease.ErrInDoubt, lease.ErrClosed,
 }
 
-// classified tells whether err has exactly one class. A context's cause, which is wrapped, may have another.
-func classified(err error, ctxEnded bool) bool {
+// classified tells whether err has exactly one class. The cause of a context that has ended must not lend it a second one.
+func classified(err error) bool {
 	n := 0
 	for _, class := range classes {
 		if errors.Is(err, class) {
 			n++
 		}
 	}
-	return n == 1 || ctxEnded && n > 1
+	return n == 1
 }
 
 // host is a machine with one store.
@@ -150,8 +150,8 @@ func (e *env) coldHost(name string) *host {
 }
 
 // saw implements witness.
-func (h *host) saw(ctx context.Context, c storeCall) {
-	h.e.saw(ctx, c)
+func (h *host) saw(c storeCall) {
+	h.e.saw(c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, c)
