@@ -212,6 +212,7 @@ func TestSlowObserverDelaysNoOtherLoss(t *testing.T) {
 		require.NoError(t, err)
 		b, err := c.TryAcquire(t.Context(), "b")
 		require.NoError(t, err)
+		synctest.Wait() // all that keeps the leases is asleep
 		clock.StepWall(2 * time.Minute)
 		began := time.Now()
 		<-a.Done()

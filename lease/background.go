@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -124,9 +126,8 @@ func (c *Client) add(l *Lease) bool {
 		return false
 	}
 	c.leases[l] = c
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-		go c.watch(c.idle)
+	if len(c.leases) == 1 {
+		c.watch.Reset(watchEvery)
 	}
 	return true
 }
@@ -135,9 +136,8 @@ func (s *shared) remove(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
-	if len(s.leases) == 0 && s.idle != nil {
-		close(s.idle)
-		s.idle = nil
+	if len(s.leases) == 0 {
+		s.watch.Stop()
 	}
 }
 
@@ -145,26 +145,18 @@ func (s *shared) remove(l *Lease) {
 // on when that stood still. A process that wakes is to know within 250 ms.
 const watchEvery = 100 * time.Millisecond
 
-// watch ends leases whose deadline was passed by either clock. One goroutine serves all leases and ends with the last.
-func (s *shared) watch(idle <-chan struct{}) {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
-	var held []*Lease
-	for {
-		select {
-		case <-idle:
-			return
-		case <-t.C:
-		}
-		held = held[:0]
-		s.mu.Lock()
-		for l := range s.leases {
-			held = append(held, l)
-		}
-		s.mu.Unlock()
-		now := s.clock()
-		for _, l := range held {
-			l.check(now)
-		}
+// look ends leases whose deadline was passed by either clock. One timer serves all leases and is stopped with the last.
+func (s *shared) look() {
+	s.mu.Lock()
+	held := slices.Collect(maps.Keys(s.leases))
+	s.mu.Unlock()
+	now := s.clock()
+	for _, l := range held {
+		l.check(now)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.leases) > 0 {
+		s.watch.Reset(watchEvery)
 	}
 }

@@ -30,7 +30,7 @@ type shared struct {
 	less   chan struct{}   // closed when a client has no work left; nil while nobody waits for that
 	closed bool
 	leases map[*Lease]*Client
-	idle   chan struct{} // closed when the last lease ends; nil while there is none
+	watch  *time.Timer // runs look while there are leases
 	waits  map[*context.CancelCauseFunc]*Client
 }
 
@@ -46,7 +46,13 @@ func New(s Store, o *Options) (*Client, error) {
 		store: s, limits: s.Limits(), clock: clockOf(s), leases: map[*Lease]*Client{}, waits: map[*context.CancelCauseFunc]*Client{},
 		work: map[*Client]int{},
 	}
-	return sh.client(*o, true)
+	c, err := sh.client(*o, true)
+	if err != nil {
+		return nil, err
+	}
+	sh.watch = time.AfterFunc(time.Hour, sh.look)
+	sh.watch.Stop()
+	return c, nil
 }
 
 func (s *shared) client(o Options, root bool) (*Client, error) {

@@ -13,48 +13,59 @@ const (
 	maxRetry = time.Second
 )
 
-// start begins to keep the lease alive. The keeper's context hangs on the lease alone, never on the caller's.
+// start begins to keep the lease alive. Both timers run their function on a goroutine of its own only when they fire, so that a
+// lease that is released before its first renewal costs none. The keeper's context hangs on the lease alone, never on the
+// caller's.
 func (l *Lease) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
+	pause := l.pause()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(time.Hour, l.onTimer)
 	l.armLocked(l.c.clock())
-	l.mu.Unlock()
-	go l.keep(ctx)
+	l.beat = time.AfterFunc(pause, func() { l.keep(ctx) })
 }
 
-// keep renews until the lease ends: one call at a time, each bounded by the deadline, retried until it.
+// keep makes one renewal and sets the time of the next: one call at a time, each bounded by the deadline, retried until it.
 func (l *Lease) keep(ctx context.Context) {
-	pause := l.pause()
-	for sleep(ctx, pause) {
-		sent := l.c.clock()
-		if err := l.deserved(sent); err != nil {
-			l.mu.Lock()
-			l.failure = err
-			l.mu.Unlock()
-			pause = l.retryPause()
-			continue
-		}
-		err := l.call(ctx, l.renewTimeout(), l.c.store.Renew)
-		took := l.c.clock().Fast(sent)
-		switch {
-		case ctx.Err() != nil: // it ended meanwhile; a late success changes nothing
-			return
-		case err == nil:
-			l.c.observe(Event{Kind: Renewed, Name: l.Name(), Token: l.Token(), Took: took})
-			pause = l.pause()
-		case errors.Is(err, ErrLost):
-			l.lose(err)
-			return
-		default:
-			l.mu.Lock()
-			l.failure = err
-			l.mu.Unlock()
-			l.c.observe(Event{Kind: RenewFailed, Name: l.Name(), Token: l.Token(), Took: took, Err: err})
-			pause = l.retryPause()
-		}
+	pause, more := l.renew(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if more && l.cause == nil {
+		l.beat.Reset(max(pause, 0))
 	}
+}
+
+// renew tries to renew the lease and says when to do so next; more is false if the lease is over.
+func (l *Lease) renew(ctx context.Context) (pause time.Duration, more bool) {
+	sent := l.c.clock()
+	if err := l.deserved(sent); err != nil {
+		l.failed(err)
+		return l.retryPause(), true
+	}
+	err := l.call(ctx, l.renewTimeout(), l.c.store.Renew)
+	took := l.c.clock().Fast(sent)
+	switch {
+	case ctx.Err() != nil: // it ended meanwhile; a late success changes nothing
+		return 0, false
+	case err == nil:
+		l.c.observe(Event{Kind: Renewed, Name: l.Name(), Token: l.Token(), Took: took})
+		return l.pause(), true
+	case errors.Is(err, ErrLost):
+		l.lose(err)
+		return 0, false
+	}
+	l.failed(err)
+	l.c.observe(Event{Kind: RenewFailed, Name: l.Name(), Token: l.Token(), Took: took, Err: err})
+	return l.retryPause(), true
+}
+
+// failed keeps why the lease was not renewed, for the report of a loss.
+func (l *Lease) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = err
 }
 
 // deserved tells why the lease is not renewed any more, or nil. A holder that makes progress again is renewed again.

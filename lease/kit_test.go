@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -85,6 +86,7 @@ func (w *world) Observe(e lease.Event) {
 
 // told are the events of a kind so far.
 func (w *world) told(k lease.EventKind) []lease.Event {
+	synctest.Wait() // losses are told on goroutines of their own
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var events []lease.Event

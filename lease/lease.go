@@ -22,11 +22,12 @@ type Lease struct {
 	mu       sync.Mutex
 	grant    Grant
 	value    []byte
-	cause    error   // why the lease ended; nil while it is valid
-	failure  error   // of the last renewal, for the report of a loss
-	progress Reading // when the holder last said that it is not stuck
-	warned   bool    // Jeopardy was told since the last renewal
-	timer    *time.Timer
+	cause    error       // why the lease ended; nil while it is valid
+	failure  error       // of the last renewal, for the report of a loss
+	progress Reading     // when the holder last said that it is not stuck
+	warned   bool        // Jeopardy was told since the last renewal
+	timer    *time.Timer // to the deadline
+	beat     *time.Timer // to the next renewal
 	cancels  map[*context.CancelCauseFunc]struct{}
 
 	once     sync.Once
@@ -279,9 +280,8 @@ func (l *Lease) end(cause error) bool {
 	l.cause = cause
 	cancels := l.cancels
 	l.cancels = nil
-	if l.timer != nil {
-		l.timer.Stop()
-	}
+	l.timer.Stop()
+	l.beat.Stop()
 	l.mu.Unlock()
 	close(l.done)
 	for end := range cancels {

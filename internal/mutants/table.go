@@ -119,13 +119,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "heartbeat-survives-release", what: "renewals go on after the release",
-		file: "lease/lease.go", old: "	l.stop()\n	<-l.kept\n", new: "",
-		old2: "	l.stop()\n	l.c.remove(l)", new2: "	l.c.remove(l)", tests: "./memlease ./lease",
+		file: "lease/lease.go", old: "	l.beat.Stop()\n", new: "", old2: "	l.stop()\n	l.c.remove(l)", new2: "	l.c.remove(l)",
+		tests: "./memlease ./lease",
 	},
 	{
 		name: "first-failure-loses", what: "a lease is given up at the first renewal that fails",
-		file: "lease/keep.go", old: "		case errors.Is(err, ErrLost):\n			l.lose(err)",
-		new: "		case err != nil:\n			l.lose(err)", tests: "./memlease", run: "TestStore$",
+		file: "lease/keep.go", old: "	case errors.Is(err, ErrLost):\n		l.lose(err)\n		return 0, false",
+		new: "	case err != nil:\n		l.lose(err)\n		return 0, false", tests: "./memlease", run: "TestStore$",
 	},
 	{
 		name: "abandoned-acquire-kept", what: "an acquire whose caller has gone keeps the lock for a TTL",
@@ -144,5 +144,30 @@ var mutants = []mutant{
 		name: "clock-not-widened", what: "the interval of the service's clock forgets that a Date is up to a second old",
 		file: "internal/servertime/clock.go", old: "cut = time.Second", new: "cut = time.Millisecond",
 		tests: "./internal/servertime",
+	},
+	{
+		name: "date-of-a-gateway", what: "the Date of an answer that is not DynamoDB's is taken for the service's clock",
+		file: "dynamolock/errors.go", old: ` || resp.Response.Header.Get("X-Amzn-Requestid") == ""`, new: "",
+		tests: "./dynamolock", run: "Gateway",
+	},
+	{
+		name: "late-save-wins", what: "a Save that arrives late brings an old value back",
+		file: "dynamolock/hold.go", old: "end = max(end, g.Expires.UnixMilli()+1, last+1)", new: "_ = last",
+		old2: `saveWhen   = "#v = :v AND #h = :h AND #e < :e"`, new2: `saveWhen   = "#v = :v AND #h = :h AND #e <= :e"`,
+		tests: "./dynamolock", run: "LateSave",
+	},
+	{
+		name: "marks-of-the-dead-ignored", what: "a dead lock that was seen before is taken without a look at its marks",
+		file: "dynamolock/acquire.go", old: " && !r.Mark.Refuses(sight.rec.marks)", new: "", tests: "./dynamolock", run: "TestStore$",
+	},
+	{
+		name: "finished-on-failure", what: "a failed run marks its occurrence as finished",
+		file: "singleton/body.go", old: "if e.Outcome == Ran && !r.opt.EveryOccurrence {", new: "if !r.opt.EveryOccurrence {",
+		tests: "./singleton",
+	},
+	{
+		name: "in-doubt-reported-as-done", what: "a run that was started and has no end counts as done",
+		file: "singleton/run.go", old: "	case m.Finished == occ:", new: "	case m.Finished == occ || m.Started == occ:",
+		tests: "./singleton",
 	},
 }

@@ -141,6 +141,7 @@ func wallJumpEndsTrust(e *env) {
 		requireTold()
 
 		l = a.acquire(c, "job") // and once more, with nobody who looks
+		time.Sleep(e.TTL / 100) // all that keeps the lease is asleep
 		a.clock.StepWall(jump)
 		e.await(l.Done(), slack, "the loss")
 		requireTold()
