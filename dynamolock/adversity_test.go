@@ -104,6 +104,36 @@ func TestDateOfAGatewayIsNotBelievedByAWaiter(t *testing.T) {
 	})
 }
 
+// The same before a free lock is taken: neither the token nor the end runs an hour ahead.
+func TestDateOfAGatewayDoesNotMoveTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t)
+		require.NoError(t, s.host(t, nil).Release(t.Context(), crash(t, s, "x", 3*time.Second), lease.Final{}))
+		var bad atomic.Bool
+		b, err := newStoreOn(s, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if !bad.CompareAndSwap(true, false) {
+					return next.RoundTrip(r)
+				}
+				resp := answer(r, http.StatusBadGateway, "<html>bad gateway</html>")
+				resp.Header.Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+				return resp, nil
+			})
+		})
+		require.NoError(t, err)
+		_, err = b.Inspect(t.Context(), "x")
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		bad.Store(true)
+		_, err = b.Inspect(t.Context(), "x")
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		g, err := b.TryAcquire(t.Context(), request("x"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, int64(g.Token), time.Now().UnixMilli())
+		require.LessOrEqual(t, g.Expires, time.Now().Add(g.TTL))
+	})
+}
+
 // One of a waiter's reads is swallowed (a NAT forgot the connection). The lock becomes free, the network is well, and Acquire
 // never returns: nothing bounds the read.
 func TestSwallowedReadDoesNotStopAWaiter(t *testing.T) {

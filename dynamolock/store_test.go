@@ -47,8 +47,9 @@ func TestGuard(t *testing.T) {
 func TestEngines(t *testing.T) {
 	for _, engine := range emulator.Engines() {
 		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
 			url := engine.For(t).URL
-			leasetest.TestStore(t, leasetest.Harness{TTL: 3 * time.Second, New: func(t *testing.T) leasetest.Backend {
+			leasetest.TestStore(t, leasetest.Harness{New: func(t *testing.T) leasetest.Backend {
 				t.Helper()
 				return newReal(t, url)
 			}})
@@ -91,6 +92,8 @@ func newReal(t *testing.T, url string) *backend {
 		in.TableName = &name
 		_, err := b.sdk(nil).CreateTable(t.Context(), in)
 		require.NoError(t, err)
+		exists := dynamodb.NewTableExistsWaiter(b.sdk(nil), func(o *dynamodb.TableExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond })
+		require.NoError(t, exists.Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: &name}, 30*time.Second))
 	}
 	return b
 }

@@ -37,6 +37,7 @@ func (c *Client) TryAcquireMark(ctx context.Context, name string, m Mark) (*Leas
 func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 	began := c.clock()
 	wellAt := began
+	var last *HeldError
 	for {
 		l, err := c.try(ctx, name, nil, began)
 		if err == nil {
@@ -46,8 +47,11 @@ func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 			if err := c.Wait(ctx, held); err != nil {
 				return nil, err
 			}
-			wellAt = c.clock()
+			wellAt, last = c.clock(), held
 			continue
+		}
+		if ctx.Err() != nil && last != nil && !errors.Is(err, ErrInDoubt) { // it ended just before a request was sent
+			return nil, c.gaveUp(ctx, last)
 		}
 		out := c.clock().Fast(wellAt)
 		if !transient(err) || out > c.opt.TTL || ctx.Err() != nil || !sleep(ctx, jitter(c.poll(), 0.5)) {
@@ -73,10 +77,7 @@ func (c *Client) Wait(ctx context.Context, h *HeldError) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return &Error{
-			Op: "acquire", Store: c.limits.Store, Name: h.Name, Class: ErrHeld,
-			Err: fmt.Errorf("gave up waiting: %w; %w", Cause(ctx), h),
-		}
+		return c.gaveUp(ctx, h)
 	case wait.Err() != nil:
 		return c.closedError(h.Name)
 	case err != nil && !transient(err):
@@ -85,6 +86,13 @@ func (c *Client) Wait(ctx context.Context, h *HeldError) error {
 		sleep(wait, jitter(c.poll(), 0.5))
 	}
 	return nil
+}
+
+func (c *Client) gaveUp(ctx context.Context, h *HeldError) error {
+	return &Error{
+		Op: "acquire", Store: c.limits.Store, Name: h.Name, Class: ErrHeld,
+		Err: fmt.Errorf("gave up waiting: %w; %w", Cause(ctx), h),
+	}
 }
 
 // minPoll bounds what many waiters cost a service: less than two requests a second each.
@@ -193,12 +201,23 @@ func inDoubt(err error) error {
 	return &doubted
 }
 
+// giveBackPause is the pause before the second and last try to give something back.
+const giveBackPause = 1500 * time.Millisecond
+
+func (c *Client) free(g Grant) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.opt.CallTimeout)
+	defer cancel()
+	return c.store.Release(ctx, g, Final{})
+}
+
 // giveBack frees in the background what g, or its attempt, was granted.
 func (c *Client) giveBack(g Grant) {
 	c.background(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), c.opt.CallTimeout)
-		defer cancel()
-		err := c.store.Release(ctx, g, Final{})
+		err := c.free(g)
+		if transient(err) { // once more, and not soon: the store may be in trouble
+			time.Sleep(jitter(giveBackPause, 0.3))
+			err = c.free(g)
+		}
 		if errors.Is(err, ErrLost) {
 			err = nil // there was nothing to give back
 		}

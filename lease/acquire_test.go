@@ -50,6 +50,32 @@ func TestAcquireWithAnEndedContextSendsNothing(t *testing.T) {
 	})
 }
 
+// TestContextThatEndsBetweenTwoTries: nothing is under way then, and the error still says who holds the lock.
+func TestContextThatEndsBetweenTwoTries(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.acquire(w.client(lease.Options{}), "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c, err := lease.New(waker{w.store.Store, func(context.Context, *lease.HeldError) error { return nil }},
+			&lease.Options{TTL: ttl, Observer: lease.ObserverFunc(func(e lease.Event) {
+				if e.Kind == lease.Contended {
+					w.faults.Add(leasetest.Rule{Kind: leasetest.Fail, Failure: leasetest.Throttled})
+				}
+				if e.Kind == lease.StoreFailed {
+					cancel() // it was asked once more, in vain
+				}
+			})})
+		require.NoError(t, err)
+		_, err = c.Acquire(ctx, "x")
+		requireClass(t, lease.ErrHeld, err)
+		require.ErrorIs(t, err, context.Canceled)
+		held, ok := errors.AsType[*lease.HeldError](err)
+		require.True(t, ok)
+		require.Equal(t, l.Token(), held.Token)
+		require.NoError(t, c.Close(t.Context()))
+	})
+}
+
 func TestAcquiredTellsHowLongItTook(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.client(lease.Options{})
@@ -87,9 +113,10 @@ func TestGiveBackThatFailsIsTold(t *testing.T) {
 		requireClass(t, lease.ErrInDoubt, err)
 		require.ErrorContains(t, err, "given back in the background or ends after its TTL")
 		require.Len(t, w.faults.Calls("acquire"), 3)
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second)
 		require.Len(t, w.told(lease.Abandoned), 1)
 		require.ErrorIs(t, w.told(lease.Abandoned)[0].Err, lease.ErrUnavailable)
+		require.Len(t, w.faults.Calls("release"), 2)
 		require.Equal(t, lease.Held, w.state("x"))
 		time.Sleep(ttl)
 		require.Equal(t, lease.Dead, w.state("x"), "it ends by itself")

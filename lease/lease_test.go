@@ -184,10 +184,20 @@ func TestEverythingAtOnce(t *testing.T) {
 	})
 }
 
+// cutOff is a call whose answer does not come, of a store that passes the cause of a context on as it is.
+func cutOff(ctx context.Context) (lease.Grant, error) {
+	<-ctx.Done()
+	return lease.Grant{}, &lease.Error{Op: "save", Class: lease.ErrInDoubt, Err: context.Cause(ctx)}
+}
+
 func TestReleaseCutsASaveOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.acquire(w.client(lease.Options{}), "x")
-		w.faults.Add(leasetest.Rule{Kind: leasetest.DelayAfter, Op: "save", Delay: time.Minute})
+		w.store.save = func(ctx context.Context, g lease.Grant, v []byte) (lease.Grant, error) {
+			_, err := w.store.Store.Save(ctx, g, v)
+			require.NoError(t, err)
+			return cutOff(ctx)
+		}
 		saved := make(chan error, 1)
 		go func() { saved <- l.Save(t.Context(), []byte("half")) }()
 		time.Sleep(10 * time.Millisecond)
@@ -212,12 +222,12 @@ func TestLossOfAnOuterLeaseIsNotThatOfAnInnerOne(t *testing.T) {
 		defer cancel()
 		other.faults.Add(leasetest.Rule{Kind: leasetest.BlackHole})
 		time.Sleep(ttl * 5 / 10)
-		hole := w.faults.Add(leasetest.Rule{Kind: leasetest.BlackHole, Op: "save"})
+		w.store.save = func(ctx context.Context, _ lease.Grant, _ []byte) (lease.Grant, error) { return cutOff(ctx) }
 		for outer.Err() == nil {
 			require.Error(t, inner.Save(ctx, []byte("v")))
 		}
-		hole.Stop()
-		requireClass(t, lease.ErrUnavailable, inner.Save(ctx, []byte("v")))
+		require.Error(t, inner.Save(ctx, []byte("v")))
+		w.store.save = nil
 		require.NoError(t, inner.Err(), "the inner lease took the loss of the outer one for its own")
 		require.NoError(t, inner.Save(t.Context(), []byte("v")))
 		require.NoError(t, inner.Release(t.Context()))

@@ -28,6 +28,7 @@ const db = load('dynalite/db')
 returnOldItems()
 const server = dynalite({ path: options.path, createTableMs: 0, deleteTableMs: 0, updateTableMs: 0 })
 surviveDisconnects(server)
+server.keepAliveTimeout = 120000 // the default of 5 s cuts connections that a client is about to use again
 server.on('error', (err) => fail(err.message))
 server.listen(Number(options.port), '127.0.0.1', () => {
   console.log(`dynalite on http://127.0.0.1:${server.address().port}`)

@@ -74,8 +74,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "own-attempt-trusted-from-now", what: "a grant found by a retry is trusted from the retry, not from its first send",
-		file: "dynamolock/acquire.go", old: "return a.grant(rec, a.Since), true, nil",
-		new: "return a.grant(rec, a.clock()), true, nil", tests: "./dynamolock", run: "",
+		file: "memlease/memlease.go", old: "return s.grant(r, rec, r.Since), nil", new: "return s.grant(r, rec, sent), nil",
+		tests: "./memlease", run: "TestStore$",
 	},
 	{
 		name: "stale-read", what: "a read that decides is not strongly consistent",
