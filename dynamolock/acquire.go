@@ -154,7 +154,8 @@ func (a attempt) takeSeen(ctx context.Context, rec record) (lease.Grant, sightin
 	return a.send(ctx, w)
 }
 
-// creationLead puts the first token of a record above every token that a deleted record of that name can have had.
+// creationLead puts the first token of a record above every token that a deleted record of that name can have had, if that was
+// made longer ago than the clock is uncertain.
 const creationLead = 5 * time.Second
 
 // grab is the write of an attempt.

@@ -54,7 +54,7 @@ func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 			return nil, c.gaveUp(ctx, last)
 		}
 		out := c.clock().Fast(wellAt)
-		if !transient(err) || out > c.opt.TTL || ctx.Err() != nil || !sleep(ctx, jitter(c.poll(), 0.5)) {
+		if !transient(err) || out > c.opt.TTL || ctx.Err() != nil || !sleep(ctx, jitter(outagePause, 0.2)) {
 			return nil, err
 		}
 	}
@@ -94,6 +94,10 @@ func (c *Client) gaveUp(ctx context.Context, h *HeldError) error {
 		Err: fmt.Errorf("gave up waiting: %w; %w", Cause(ctx), h),
 	}
 }
+
+// outagePause lets a service that is out come to itself: an attempt in vain was up to three requests, and its give-back as
+// many. With it a waiter stays below five requests a second.
+const outagePause = 1300 * time.Millisecond
 
 // minPoll bounds what many waiters cost a service: less than two requests a second each.
 const minPoll = 600 * time.Millisecond
