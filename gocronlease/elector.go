@@ -91,7 +91,8 @@ func (e *Elector) Lease() (*lease.Lease, bool) {
 	return e.l, e.l != nil && e.l.Err() == nil
 }
 
-// Close stands down: the next leader need not wait for the TTL. It returns lease.ErrLost if the last term was lost.
+// Close stands down: the next leader need not wait for the TTL. It leaves nothing behind that it began, as far as ctx lets it
+// wait. It returns lease.ErrLost if the last term was lost.
 func (e *Elector) Close(ctx context.Context) error {
 	e.stop()
 	<-e.done
@@ -99,7 +100,7 @@ func (e *Elector) Close(ctx context.Context) error {
 	l := e.l
 	e.mu.Unlock()
 	if l == nil {
-		return nil
+		return e.c.Settle(ctx)
 	}
-	return l.Release(ctx)
+	return errors.Join(l.Release(ctx), e.c.Settle(ctx))
 }
