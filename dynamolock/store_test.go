@@ -43,8 +43,8 @@ func TestGuard(t *testing.T) {
 	}})
 }
 
-// TestEngines runs both specifications in real time on every engine.
-func TestEngines(t *testing.T) {
+// TestInRealTime runs both specifications in real time on every engine.
+func TestInRealTime(t *testing.T) {
 	for _, engine := range emulator.Engines() {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()

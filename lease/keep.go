@@ -106,10 +106,11 @@ func resendPause(try int) time.Duration {
 	return jitter(time.Duration(try)*300*time.Millisecond, 0.3) // never below minRetry
 }
 
-// renewTimeout bounds one renewal so that one that hangs leaves room for two more tries, each with half of what is left.
+// renewTimeout bounds one renewal so that one that hangs leaves room for several more tries, and one that is slow, but within a
+// sixth of the TTL, is not cut off.
 func (l *Lease) renewTimeout() time.Duration {
 	left := l.remaining(l.c.clock())
-	return min(max(left/2, minRetry), l.c.opt.CallTimeout)
+	return min(max(left*2/5, minRetry), l.c.opt.CallTimeout)
 }
 
 // call makes one request for this lease and takes the renewed grant. Calls take turns, so that the grant that a call
