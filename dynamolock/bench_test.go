@@ -20,6 +20,7 @@ import (
 	"github.com/cloudlease/cloudlease/dynamolock"
 	"github.com/cloudlease/cloudlease/internal/emulator"
 	"github.com/cloudlease/cloudlease/lease"
+	"github.com/cloudlease/cloudlease/singleton"
 )
 
 // canned is a service that knows its answers by heart: an acquire is granted to whoever asks, everything else is done. With
@@ -184,5 +185,26 @@ func BenchmarkFailFast(b *testing.B) {
 			return nil
 		}},
 		way{"store", func(ctx context.Context) error { return held(x.store.TryAcquire(ctx, benchRequest())) }},
+	)
+}
+
+// BenchmarkSingletonRun is one scheduled run with an empty body: an acquire with marks and a release that leaves marks and the
+// ledger, beside the two bare writes.
+func BenchmarkSingletonRun(b *testing.B) {
+	x := newBenchmark(b, canned{})
+	c, err := lease.New(x.store, &lease.Options{Holder: "me", Observer: lease.ObserverFunc(func(lease.Event) {})})
+	require.NoError(b, err)
+	job, err := singleton.New(c, "x", nil)
+	require.NoError(b, err)
+	at := time.Now()
+	run(b,
+		way{"bare", func(ctx context.Context) error { return errors.Join(x.bareAcquire(ctx), x.bareRelease(ctx)) }},
+		way{"singleton", func(ctx context.Context) error {
+			res, err := job.Run(ctx, at, func(context.Context, *lease.Lease) error { return nil })
+			if err == nil && res.Outcome != singleton.Ran {
+				return errors.New("not run: " + string(res.Outcome))
+			}
+			return err
+		}},
 	)
 }
