@@ -22,8 +22,23 @@ func newStoreOn(s *service, wrap func(http.RoundTripper) http.RoundTripper) (*dy
 	return dynamolock.New(s.sdk(wrap), table, nil)
 }
 
-// A gateway between the host and DynamoDB answers one request with 502, a Date of its own (its clock is an hour ahead) and no
-// sign of DynamoDB. A living, renewed lease is taken.
+// gateway stands between a host and DynamoDB. When it is in the way it answers with status, a Date of its own (its clock is an
+// hour ahead) and no sign of DynamoDB.
+func gateway(status int, inTheWay func() bool) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if !inTheWay() {
+				return next.RoundTrip(r)
+			}
+			resp := answer(r, status, "<html>bad gateway</html>")
+			resp.Header.Set("Content-Type", "text/html")
+			resp.Header.Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+			return resp, nil
+		})
+	}
+}
+
+// A gateway that answers one request must not make a living, renewed lease look dead.
 func TestDateOfAGatewayIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
@@ -32,18 +47,7 @@ func TestDateOfAGatewayIsNotBelieved(t *testing.T) {
 		require.NoError(t, err)
 
 		var bad atomic.Bool
-		gateway := func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				if !bad.CompareAndSwap(true, false) {
-					return next.RoundTrip(r)
-				}
-				resp := answer(r, http.StatusBadGateway, "<html>bad gateway</html>")
-				resp.Header.Set("Content-Type", "text/html")
-				resp.Header.Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
-				return resp, nil
-			})
-		}
-		b, err := newStoreOn(s, gateway)
+		b, err := newStoreOn(s, gateway(http.StatusBadGateway, func() bool { return bad.CompareAndSwap(true, false) }))
 		require.NoError(t, err)
 		cb, err := lease.New(b, &lease.Options{TTL: 30 * time.Second, Observer: lease.ObserverFunc(func(lease.Event) {})})
 		require.NoError(t, err)
@@ -70,17 +74,7 @@ func TestDateOfAGatewayIsNotBelievedByAWaiter(t *testing.T) {
 		held, err := ca.TryAcquire(t.Context(), "x")
 		require.NoError(t, err)
 		var n atomic.Int32
-		gateway := func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				if n.Add(1) != 5 { // one of the waiter's reads
-					return next.RoundTrip(r)
-				}
-				resp := answer(r, http.StatusServiceUnavailable, "")
-				resp.Header.Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
-				return resp, nil
-			})
-		}
-		b, err := newStoreOn(s, gateway)
+		b, err := newStoreOn(s, gateway(http.StatusServiceUnavailable, func() bool { return n.Add(1) == 5 })) // one of the waiter's reads
 		require.NoError(t, err)
 		cb, err := lease.New(b, &lease.Options{TTL: 30 * time.Second, Observer: lease.ObserverFunc(func(lease.Event) {})})
 		require.NoError(t, err)
@@ -110,16 +104,7 @@ func TestDateOfAGatewayDoesNotMoveTokens(t *testing.T) {
 		s := newService(t)
 		require.NoError(t, s.host(t, nil).Release(t.Context(), crash(t, s, "x", 3*time.Second), lease.Final{}))
 		var bad atomic.Bool
-		b, err := newStoreOn(s, func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				if !bad.CompareAndSwap(true, false) {
-					return next.RoundTrip(r)
-				}
-				resp := answer(r, http.StatusBadGateway, "<html>bad gateway</html>")
-				resp.Header.Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
-				return resp, nil
-			})
-		})
+		b, err := newStoreOn(s, gateway(http.StatusBadGateway, func() bool { return bad.CompareAndSwap(true, false) }))
 		require.NoError(t, err)
 		_, err = b.Inspect(t.Context(), "x")
 		require.NoError(t, err)
@@ -134,8 +119,8 @@ func TestDateOfAGatewayDoesNotMoveTokens(t *testing.T) {
 	})
 }
 
-// One of a waiter's reads is swallowed (a NAT forgot the connection). The lock becomes free, the network is well, and Acquire
-// never returns: nothing bounds the read.
+// One of a waiter's reads is swallowed (a NAT forgot the connection). When the lock is free and the
+// network well, Acquire returns: every read is bounded.
 func TestSwallowedReadDoesNotStopAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
@@ -173,7 +158,7 @@ func TestSwallowedReadDoesNotStopAWaiter(t *testing.T) {
 	})
 }
 
-// A waiter goes on polling the store of a client that was closed, for as long as the lock is held.
+// A waiter of a client that is closed returns, and polls no more.
 func TestCloseEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
@@ -202,8 +187,8 @@ func TestCloseEndsWaits(t *testing.T) {
 	})
 }
 
-// The first try of a release never arrives; before the second an operator breaks the lock. The second is refused, and
-// ReleaseWith reports success: neither the marks nor the value are stored, and the holder does not learn that it was broken.
+// The first try of a release never arrives; before the second an operator breaks the lock. The second is refused:
+// neither the marks nor the value are stored, and ReleaseWith says that this is in doubt.
 func TestBreakDuringAReleaseInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
@@ -289,7 +274,7 @@ func saveGhost(t *testing.T, s *service, before time.Duration, between func(leas
 	return string(info.Value)
 }
 
-// In one millisecond both writes carry the same end, which the condition lets pass.
+// Both saves fall into one millisecond.
 func TestLateSaveOfTheSameMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		require.Equal(t, "new", saveGhost(t, newService(t), 0, func(lease.Store) {}))

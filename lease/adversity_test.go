@@ -92,7 +92,7 @@ func TestObserverMayReleaseOnLost(t *testing.T) {
 }
 
 // "MaxHold ends the renewals of a lease that has been held this long, so that a stuck holder cannot keep it for ever." One that
-// saves its progress does.
+// saves its progress cannot either.
 func TestSaveDoesNotOutliveMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -108,7 +108,7 @@ func TestSaveDoesNotOutliveMaxHold(t *testing.T) {
 }
 
 // "Every error of this module matches exactly one of them." Under a lease that is lost, waiting for another gives an error that
-// is ErrHeld and ErrLost at once: a caller that tells by ErrLost that *this* lock is lost is misled.
+// is ErrHeld alone: ErrLost beside it would say that *this* lock is lost.
 func TestClassWaitingUnderALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -124,7 +124,7 @@ func TestClassWaitingUnderALostLease(t *testing.T) {
 	})
 }
 
-// The same at the start: nothing was sent for "other", and the error says ErrLost.
+// The same at the start: nothing was sent for "other", and the error does not say ErrLost.
 func TestClassAcquiringUnderALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -139,8 +139,8 @@ func TestClassAcquiringUnderALostLease(t *testing.T) {
 	})
 }
 
-// Save promises ErrLost or ErrReleased when the lease is over, or ErrInDoubt. One that waits for its turn gets ErrUnavailable,
-// which says that trying again may help.
+// Save promises ErrLost or ErrReleased when the lease is over, or ErrInDoubt. So does one that waits for its turn:
+// ErrUnavailable would say that trying again may help.
 func TestClassSaveThatWaitsWhenTheLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -157,7 +157,7 @@ func TestClassSaveThatWaitsWhenTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// "Close releases the client's leases, waits for what it gives back in the background": a derived client does not wait.
+// "Close releases the client's leases, waits for what it gives back in the background": a derived client too.
 func TestCloseOfADerivedClientWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -175,7 +175,7 @@ func TestCloseOfADerivedClientWaits(t *testing.T) {
 	})
 }
 
-// "ctx bounds the waiting": it does not bound the releases.
+// "ctx bounds the waiting": for the releases as well.
 func TestCloseWithAHangingReleaseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -193,7 +193,7 @@ func TestCloseWithAHangingReleaseIsBounded(t *testing.T) {
 }
 
 // Two leases; the machine was suspended (the wall clock has moved on, timers have not). The observer of the first loss is slow
-// (a log pipe that is full), and the second lease's contexts do not end until it returns: one goroutine watches all leases.
+// (a log pipe that is full), and the second lease's contexts end all the same.
 func TestSlowObserverDelaysNoOtherLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := leasetest.NewClock()
@@ -224,7 +224,7 @@ func TestSlowObserverDelaysNoOtherLoss(t *testing.T) {
 	})
 }
 
-// A nil function as observer is taken, and ends the process at its first event, in whatever goroutine that is.
+// A nil function as observer would end the process at its first event, in whatever goroutine that is.
 func TestRefusesNilObserverFunc(t *testing.T) {
 	var f func(lease.Event)
 	c, err := lease.New(memlease.New(), &lease.Options{Observer: lease.ObserverFunc(f)})
@@ -235,7 +235,7 @@ func TestRefusesNilObserverFunc(t *testing.T) {
 	require.NotPanics(t, func() { _, _ = c.TryAcquire(t.Context(), "x") })
 }
 
-// A typed nil store is no ErrInvalid but a panic.
+// A typed nil store is ErrInvalid, not a panic.
 func TestRefusesTypedNilStore(t *testing.T) {
 	var st *memlease.Store
 	require.NotPanics(t, func() {

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudlease/cloudlease/memlease"
 )
 
-// A host that was suspended past its deadline (its wall clock says so) renews once more before it looks at its clocks, if the
-// renewal was due: the store prolongs a lease that its holder then declares lost, so the lock stays for one more TTL.
+// A host that was suspended past its deadline (its wall clock says so) looks at its clocks before a renewal that is
+// due: the store would prolong a lease that its holder then declares lost, and the lock would stay for one more TTL.
 func TestNoRenewalIsSentAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, faults := leasetest.NewClock(), leasetest.NewFaults()
@@ -33,8 +33,8 @@ func TestNoRenewalIsSentAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// The host wakes from a suspension while a renewal is under way. The renewal's answer finds the deadline passed, and the loss is
-// told while the lease's turn is held: an observer that releases waits for that turn for ever.
+// The host wakes from a suspension while a renewal is under way. The renewal's answer finds the deadline passed, and the loss must
+// not be told while the lease's turn is held: an observer that releases would wait for that turn for ever.
 func TestObserverMayReleaseOnALossFoundByARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := leasetest.NewClock()
@@ -64,7 +64,7 @@ func TestObserverMayReleaseOnALossFoundByARenewal(t *testing.T) {
 	})
 }
 
-// Release is the first to look at the clocks after a suspension: the loss is told inside of the sync.Once of Release. In real
+// Release is the first to look at the clocks after a suspension: the loss must not be told inside of the sync.Once of Release. In real
 // time, because a goroutine that waits for its own sync.Once is not durably blocked.
 func TestObserverMayReleaseOnALossFoundByRelease(t *testing.T) {
 	clock := leasetest.NewClock()
@@ -93,8 +93,8 @@ func TestObserverMayReleaseOnALossFoundByRelease(t *testing.T) {
 	}
 }
 
-// An observer shuts the client down when a lease is lost. The loss was found by the watch, whose look is counted as work in the
-// background, and Close waits for that work: for itself.
+// An observer shuts the client down when a lease is lost. The loss was found by the watch, whose look Close must not
+// wait for: it would wait for itself.
 func TestCloseOnALossFoundByTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := leasetest.NewClock()
@@ -122,7 +122,7 @@ func TestCloseOnALossFoundByTheWatch(t *testing.T) {
 	})
 }
 
-// Close of a derived client waits until none of the clients of the store has anything under way: with a busy root, that is never.
+// Close of a derived client waits for its own work alone: with a busy root, that of all clients never ends.
 func TestCloseOfADerivedClientOfABusyStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(_ context.Context, _ string, do func() error) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudlease/cloudlease/singleton"
 )
 
-// "an instant ... more than lease.MaxAhead in the future of a service that tells its time" is lease.ErrInvalid: not with
-// EveryOccurrence. Its record then goes (Keep counts from now) before the real delivery comes, which runs it once more.
+// "an instant ... more than lease.MaxAhead in the future of a service that tells its time" is lease.ErrInvalid, with
+// EveryOccurrence too. Its record would go (Keep counts from now) before the real delivery comes, which would run it once more.
 func TestEveryOccurrenceRefusesTheFuture(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		now := w.until("2026-03-02T06:00:00Z")
@@ -23,8 +23,8 @@ func TestEveryOccurrenceRefusesTheFuture(t *testing.T) {
 	})
 }
 
-// AtMostOnce: the run of 06:00 is killed (in doubt); 07:00 fails; the operator clears 07:00 only. A late delivery of 06:00 then
-// starts a second time, although nobody cleared it.
+// AtMostOnce: the run of 06:00 is killed (in doubt); 07:00 fails; the operator clears 07:00 only. A late delivery of 06:00
+// does not start it a second time: nobody cleared it.
 func TestClearKeepsAnOlderOccurrenceInDoubt(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		six := w.until("2026-03-02T06:00:00Z")
