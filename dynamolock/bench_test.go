@@ -20,6 +20,7 @@ import (
 	"github.com/cloudlease/cloudlease/dynamolock"
 	"github.com/cloudlease/cloudlease/internal/emulator"
 	"github.com/cloudlease/cloudlease/lease"
+	"github.com/cloudlease/cloudlease/lease/leasetest"
 	"github.com/cloudlease/cloudlease/singleton"
 )
 
@@ -116,39 +117,20 @@ func benchRequest() lease.Request {
 	return lease.Request{Name: "x", Holder: "me", TTL: 30 * time.Second, Attempt: "attempt-id", Since: lease.SystemClock()}
 }
 
-// run is one benchmark: each of ways does the same.
-func run(b *testing.B, ways ...way) {
-	for _, w := range ways {
-		b.Run(w.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := w.do(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-type way struct {
-	name string
-	do   func(context.Context) error
-}
-
 func BenchmarkAcquireRelease(b *testing.B) {
 	x := newBenchmark(b, canned{})
 	c, err := lease.New(x.store, &lease.Options{Holder: "me", Observer: lease.ObserverFunc(func(lease.Event) {})})
 	require.NoError(b, err)
-	run(b,
-		way{"bare", func(ctx context.Context) error { return errors.Join(x.bareAcquire(ctx), x.bareRelease(ctx)) }},
-		way{"store", func(ctx context.Context) error {
+	leasetest.Compare(b,
+		leasetest.Way{Name: "bare", Do: func(ctx context.Context) error { return errors.Join(x.bareAcquire(ctx), x.bareRelease(ctx)) }},
+		leasetest.Way{Name: "store", Do: func(ctx context.Context) error {
 			g, err := x.store.TryAcquire(ctx, benchRequest())
 			if err != nil {
 				return err
 			}
 			return x.store.Release(ctx, g, lease.Final{})
 		}},
-		way{"client", func(ctx context.Context) error {
+		leasetest.Way{Name: "client", Do: func(ctx context.Context) error {
 			l, err := c.TryAcquire(ctx, "x")
 			if err != nil {
 				return err
@@ -162,9 +144,9 @@ func BenchmarkRenew(b *testing.B) {
 	x := newBenchmark(b, canned{})
 	g, err := x.store.TryAcquire(b.Context(), benchRequest())
 	require.NoError(b, err)
-	run(b,
-		way{"bare", x.bareRenew},
-		way{"store", func(ctx context.Context) error { g, err = x.store.Renew(ctx, g); return err }},
+	leasetest.Compare(b,
+		leasetest.Way{Name: "bare", Do: x.bareRenew},
+		leasetest.Way{Name: "store", Do: func(ctx context.Context) error { g, err = x.store.Renew(ctx, g); return err }},
 	)
 }
 
@@ -177,14 +159,14 @@ func BenchmarkFailFast(b *testing.B) {
 		}
 		return fmt.Errorf("not held: %w", err)
 	}
-	run(b,
-		way{"bare", func(ctx context.Context) error {
+	leasetest.Compare(b,
+		leasetest.Way{Name: "bare", Do: func(ctx context.Context) error {
 			if _, refused := errors.AsType[*types.ConditionalCheckFailedException](x.bareAcquire(ctx)); !refused {
 				return errors.New("not refused")
 			}
 			return nil
 		}},
-		way{"store", func(ctx context.Context) error { return held(x.store.TryAcquire(ctx, benchRequest())) }},
+		leasetest.Way{Name: "store", Do: func(ctx context.Context) error { return held(x.store.TryAcquire(ctx, benchRequest())) }},
 	)
 }
 
@@ -197,9 +179,9 @@ func BenchmarkSingletonRun(b *testing.B) {
 	job, err := singleton.New(c, "x", nil)
 	require.NoError(b, err)
 	at := time.Now()
-	run(b,
-		way{"bare", func(ctx context.Context) error { return errors.Join(x.bareAcquire(ctx), x.bareRelease(ctx)) }},
-		way{"singleton", func(ctx context.Context) error {
+	leasetest.Compare(b,
+		leasetest.Way{Name: "bare", Do: func(ctx context.Context) error { return errors.Join(x.bareAcquire(ctx), x.bareRelease(ctx)) }},
+		leasetest.Way{Name: "singleton", Do: func(ctx context.Context) error {
 			res, err := job.Run(ctx, at, func(context.Context, *lease.Lease) error { return nil })
 			if err == nil && res.Outcome != singleton.Ran {
 				return errors.New("not run: " + string(res.Outcome))

@@ -126,9 +126,7 @@ func (c *Client) add(l *Lease) bool {
 		return false
 	}
 	c.leases[l] = c
-	if len(c.leases) == 1 {
-		c.watch.Reset(watchEvery)
-	}
+	c.watchLocked()
 	return true
 }
 
@@ -136,16 +134,22 @@ func (s *shared) remove(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
-	if len(s.leases) == 0 {
-		s.watch.Stop()
-	}
 }
 
 // watchEvery is how often the wall clock is compared with the deadlines: timers follow the monotonic clock alone and sleep
 // on when that stood still. A process that wakes is to know within 250 ms.
 const watchEvery = 100 * time.Millisecond
 
-// look ends leases whose deadline was passed by either clock. One timer serves all leases and is stopped with the last.
+// watchLocked sets the one timer that serves all leases. It is not stopped with the last one but runs out, so that locks which
+// are held for a moment, one after the other, do not move it each time.
+func (s *shared) watchLocked() {
+	if !s.watched && len(s.leases) > 0 {
+		s.watched = true
+		s.watch.Reset(watchEvery)
+	}
+}
+
+// look ends leases whose deadline was passed by either clock.
 func (s *shared) look() {
 	s.mu.Lock()
 	held := slices.Collect(maps.Keys(s.leases))
@@ -156,7 +160,6 @@ func (s *shared) look() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.leases) > 0 {
-		s.watch.Reset(watchEvery)
-	}
+	s.watched = false
+	s.watchLocked()
 }

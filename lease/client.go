@@ -25,13 +25,14 @@ type shared struct {
 	limits Limits
 	clock  Clock
 
-	mu     sync.Mutex
-	work   map[*Client]int // attempts under way and what is given back in the background
-	less   chan struct{}   // closed when a client has no work left; nil while nobody waits for that
-	closed bool
-	leases map[*Lease]*Client
-	watch  *time.Timer // runs look while there are leases
-	waits  map[*context.CancelCauseFunc]*Client
+	mu      sync.Mutex
+	work    map[*Client]int // attempts under way and what is given back in the background
+	less    chan struct{}   // closed when a client has no work left; nil while nobody waits for that
+	closed  bool
+	leases  map[*Lease]*Client
+	watch   *time.Timer // runs look
+	watched bool        // watch is set
+	waits   map[*context.CancelCauseFunc]*Client
 }
 
 // New makes a client of s. nil options are all defaults. It makes no request. The client owns s: Close closes it.

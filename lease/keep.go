@@ -22,8 +22,7 @@ func (l *Lease) start() {
 	pause := l.pause()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(time.Hour, l.onTimer)
-	l.armLocked(l.c.clock())
+	l.timer = time.AfterFunc(l.nextLocked(l.c.clock()), l.onTimer)
 	l.beat = time.AfterFunc(pause, func() { l.keep(ctx) })
 }
 
@@ -153,7 +152,7 @@ func (l *Lease) extend(g Grant) {
 		l.grant.Sent, l.grant.Trust = old.Sent, old.Trust
 	}
 	l.warned = false
-	l.armLocked(now)
+	l.timer.Reset(l.nextLocked(now))
 }
 
 // remaining is how long the lease can still be trusted at now, by the clock that says less.
@@ -189,13 +188,13 @@ func (l *Lease) check(now Reading) {
 	l.lose(errors.New("not renewed before its deadline: this process was paused, or a request hung"))
 }
 
-// armLocked sets the timer to the next instant that matters: first when a third is left, then the deadline.
-func (l *Lease) armLocked(now Reading) {
+// nextLocked is the time to the next instant that matters: first when a third is left, then the deadline.
+func (l *Lease) nextLocked(now Reading) time.Duration {
 	left := l.remainingLocked(now)
 	if third := (l.grant.Trust - l.c.opt.Margin) / 3; !l.warned && left > third {
 		left -= third
 	}
-	l.timer.Reset(max(left, time.Millisecond))
+	return max(left, time.Millisecond)
 }
 
 // onTimer runs when the timer says that the deadline, or the last third before it, has come; the clocks decide.
@@ -210,7 +209,7 @@ func (l *Lease) onTimer() {
 	left, failure := l.remainingLocked(now), l.failure
 	warn := !l.warned && left <= (l.grant.Trust-l.c.opt.Margin)/3
 	l.warned = l.warned || warn
-	l.armLocked(now)
+	l.timer.Reset(l.nextLocked(now))
 	l.mu.Unlock()
 	if warn {
 		l.c.observe(Event{Kind: Jeopardy, Name: l.Name(), Token: l.Token(), Took: left, Err: failure})
