@@ -16,7 +16,7 @@ const tries = 3
 // If ctx ends or the store fails while the outcome is unknown, the error is of class ErrInDoubt and the lock, if it was
 // granted, is given back in the background or ends by itself after its TTL.
 func (c *Client) TryAcquire(ctx context.Context, name string) (*Lease, error) {
-	return c.try(ctx, name, nil, c.clock())
+	return c.try(ctx, name, nil, c.clock(), 1)
 }
 
 // TryAcquireMark is TryAcquire on the condition that the lock's marks lie before m; otherwise it gives a *PassedError. It
@@ -28,7 +28,7 @@ func (c *Client) TryAcquireMark(ctx context.Context, name string, m Mark) (*Leas
 	case m.Occurrence <= 0:
 		return nil, Invalid("acquire", name, "the occurrence %d is not after 1970", m.Occurrence)
 	}
-	return c.try(ctx, name, &m, c.clock())
+	return c.try(ctx, name, &m, c.clock(), 1)
 }
 
 // Acquire blocks until name is granted or ctx ends. ctx bounds only the wait; it does not end the lease. If ctx ends first,
@@ -38,8 +38,8 @@ func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 	began := c.clock()
 	wellAt := began
 	var last *HeldError
-	for {
-		l, err := c.try(ctx, name, nil, began)
+	for n := 1; ; n++ {
+		l, err := c.try(ctx, name, nil, began, n)
 		if err == nil {
 			return l, nil
 		}
@@ -129,8 +129,8 @@ func (c *Client) Do(ctx context.Context, name string, fn func(context.Context, *
 	return err
 }
 
-// try makes one attempt and turns its grant into a lease that is kept alive. The caller has waited since then.
-func (c *Client) try(ctx context.Context, name string, m *Mark, since Reading) (*Lease, error) {
+// try makes one attempt and turns its grant into a lease that is kept alive. The caller has waited since then; this is its nth.
+func (c *Client) try(ctx context.Context, name string, m *Mark, since Reading, n int) (*Lease, error) {
 	if err := CheckName(name); err != nil {
 		return nil, &Error{Op: "acquire", Store: c.limits.Store, Class: ErrInvalid, Err: err}
 	}
@@ -163,7 +163,8 @@ func (c *Client) try(ctx context.Context, name string, m *Mark, since Reading) (
 	if l.Err() != nil {
 		c.remove(l) // it ended before it was added
 	}
-	c.observe(Event{Kind: Acquired, Name: name, Token: g.Token, Took: c.clock().Fast(since)})
+	c.forgetNamesake(name)
+	c.observe(Event{Kind: Acquired, Name: name, Token: g.Token, Took: c.clock().Fast(since), Tries: n})
 	return l, nil
 }
 
@@ -230,14 +231,16 @@ func (c *Client) giveBack(g Grant) {
 }
 
 func (c *Client) observeFailure(name string, err error) {
-	kind := StoreFailed
-	if errors.Is(err, ErrHeld) {
-		kind = Contended
-	}
 	if errors.Is(err, ErrPassed) {
 		return // a finished job is no event of a lease
 	}
-	c.observe(Event{Kind: kind, Name: name, Err: err})
+	held, ok := errors.AsType[*HeldError](err)
+	if !ok {
+		c.observe(Event{Kind: StoreFailed, Name: name, Err: err})
+		return
+	}
+	c.observe(Event{Kind: Contended, Name: name, Err: err})
+	c.observeNamesake(held)
 }
 
 func (c *Client) observe(e Event) {

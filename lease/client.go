@@ -17,6 +17,8 @@ type Client struct {
 	root   bool
 	holder string // Options.Holder and this instance's id
 	closed bool   // guarded by shared.mu
+
+	namesakes map[string]string // lock: the other instance of our name that was told of; guarded by shared.mu
 }
 
 // shared is what a client and those derived from it by With have in common.
@@ -25,7 +27,10 @@ type shared struct {
 	limits Limits
 	clock  Clock
 
+	instance string // tells this process's clients from those of another with the same name
+
 	mu      sync.Mutex
+	clients int             // ever made
 	work    map[*Client]int // attempts under way and what is given back in the background
 	less    chan struct{}   // closed when a client has no work left; nil while nobody waits for that
 	closed  bool
@@ -44,7 +49,7 @@ func New(s Store, o *Options) (*Client, error) {
 		o = &Options{}
 	}
 	sh := &shared{
-		store: s, limits: s.Limits(), clock: clockOf(s), leases: map[*Lease]*Client{}, waits: map[*context.CancelCauseFunc]*Client{},
+		store: s, limits: s.Limits(), clock: clockOf(s), instance: newID()[:instanceLength], leases: map[*Lease]*Client{}, waits: map[*context.CancelCauseFunc]*Client{},
 		work: map[*Client]int{},
 	}
 	c, err := sh.client(*o, true)
@@ -61,7 +66,7 @@ func (s *shared) client(o Options, root bool) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{shared: s, opt: o, root: root, holder: o.Holder + ":" + newID()[:8]}, nil
+	return &Client{shared: s, opt: o, root: root, holder: s.holderName(o.Holder), namesakes: map[string]string{}}, nil
 }
 
 // With makes a client of the same store with other options. It is another holder: its leases are not c's. Closing it

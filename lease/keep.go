@@ -39,8 +39,8 @@ func (l *Lease) keep(ctx context.Context) {
 // renew tries to renew the lease and says when to do so next; more is false if the lease is over.
 func (l *Lease) renew(ctx context.Context) (pause time.Duration, more bool) {
 	sent := l.c.clock()
-	if err := l.deserved(sent); err != nil {
-		l.failed(err)
+	if why, err := l.undeserved(sent); err != nil {
+		l.failed(why, err)
 		return l.retryPause(), true
 	}
 	err := l.call(ctx, l.renewTimeout(), l.c.store.Renew)
@@ -52,33 +52,44 @@ func (l *Lease) renew(ctx context.Context) (pause time.Duration, more bool) {
 		l.c.observe(Event{Kind: Renewed, Name: l.Name(), Token: l.Token(), Took: took})
 		return l.pause(), true
 	case errors.Is(err, ErrLost):
-		l.lose(err)
+		l.lose(Gone, err)
 		return 0, false
 	}
-	l.failed(err)
+	l.failed(Unrenewed, err)
 	l.c.observe(Event{Kind: RenewFailed, Name: l.Name(), Token: l.Token(), Took: took, Err: err})
 	return l.retryPause(), true
 }
 
 // failed keeps why the lease was not renewed, for the report of a loss.
-func (l *Lease) failed(err error) {
+func (l *Lease) failed(why LossKind, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failure = err
+	l.why, l.failure = why, err
 }
 
-// deserved tells why the lease is not renewed any more, or nil. A holder that makes progress again is renewed again.
-func (l *Lease) deserved(now Reading) error {
+// undeserved tells why the lease is not renewed any more, or nil. A holder that makes progress again is renewed again.
+func (l *Lease) undeserved(now Reading) (LossKind, error) {
 	o := l.c.opt
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch held, idle := now.Fast(l.began), now.Fast(l.progress); {
+	case l.lapsed:
+		return GivenUp, errors.New("its holder gave it up")
 	case o.MaxHold > 0 && held >= o.MaxHold:
-		return fmt.Errorf("held for %v, the longest allowed", o.MaxHold)
+		return Capped, fmt.Errorf("held for %v, the longest allowed", o.MaxHold)
 	case o.Progress > 0 && idle >= o.Progress:
-		return fmt.Errorf("its holder made no progress for %v", o.Progress)
+		return Idle, fmt.Errorf("its holder made no progress for %v", o.Progress)
 	}
-	return nil
+	return "", nil
+}
+
+// Lapse ends the renewals for good without a release: the lease is lost at its deadline, and the lock is free when the service
+// says so. It is for a holder that does not know whether its work has stopped, where a release would let the next
+// begin too soon. It makes no request and never blocks.
+func (l *Lease) Lapse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lapsed = true
 }
 
 // Progress tells that the holder is not stuck. It only matters with Options.Progress, makes no request and never blocks.
@@ -130,7 +141,7 @@ func (l *Lease) call(ctx context.Context, timeout time.Duration, do func(context
 	if err != nil {
 		return err
 	}
-	if l.deserved(l.c.clock()) == nil {
+	if _, err := l.undeserved(l.c.clock()); err == nil {
 		l.extend(g)
 	}
 	return nil
@@ -179,13 +190,13 @@ func (l *Lease) check(now Reading) {
 		return
 	}
 	l.mu.Lock()
-	failure := l.failure
+	why, failure := l.why, l.failure
 	l.mu.Unlock()
 	if failure != nil {
-		l.lose(fmt.Errorf("not renewed before its deadline; the last try: %w", stripClass(failure)))
+		l.lose(why, fmt.Errorf("not renewed before its deadline; the last try: %w", stripClass(failure)))
 		return
 	}
-	l.lose(errors.New("not renewed before its deadline: this process was paused, or a request hung"))
+	l.lose(Paused, errors.New("not renewed before its deadline: this process was paused, or a request hung"))
 }
 
 // nextLocked is the time to the next instant that matters: first when a third is left, then the deadline.

@@ -24,6 +24,8 @@ type Lease struct {
 	value    []byte
 	cause    error       // why the lease ended; nil while it is valid
 	failure  error       // of the last renewal, for the report of a loss
+	why      LossKind    // what failure makes of a loss
+	lapsed   bool        // the holder gave up the renewals
 	progress Reading     // when the holder last said that it is not stuck
 	warned   bool        // Jeopardy was told since the last renewal
 	timer    *time.Timer // to the deadline
@@ -143,7 +145,7 @@ func (l *Lease) Save(ctx context.Context, v []byte) error {
 		l.value = slices.Clone(v)
 		l.mu.Unlock()
 	case lostItself(err):
-		l.lose(err)
+		l.lose(Gone, err)
 	case errors.Is(err, ErrUnavailable) && l.Err() != nil:
 		return l.Err() // it ended before anything was sent
 	}
@@ -293,7 +295,7 @@ func (l *Lease) end(cause error) bool {
 }
 
 // lose ends the lease because of err.
-func (l *Lease) lose(err error) {
+func (l *Lease) lose(why LossKind, err error) {
 	lost := &Error{
 		Op: "hold", Store: l.c.limits.Store, Name: l.Name(), Class: ErrLost, Err: err,
 		Hint: fmt.Sprintf("stop; a fence refuses writes with token %d once the next holder has written", l.Token()),
@@ -302,6 +304,6 @@ func (l *Lease) lose(err error) {
 		lost.Err = e.Err
 	}
 	if l.end(lost) { // told on its own: who finds the loss may hold what an observer that releases or closes waits for
-		go l.c.observe(Event{Kind: Lost, Name: l.Name(), Token: l.Token(), Took: l.c.clock().Fast(l.began), Err: lost})
+		go l.c.observe(Event{Kind: Lost, Name: l.Name(), Token: l.Token(), Took: l.c.clock().Fast(l.began), Loss: why, Err: lost})
 	}
 }

@@ -18,7 +18,7 @@ func TestLogObserver(t *testing.T) {
 	for kind, level := range map[lease.EventKind]string{
 		lease.Renewed: "DEBUG", lease.Contended: "DEBUG", lease.Acquired: "INFO", lease.Released: "INFO",
 		lease.RenewFailed: "WARN", lease.Jeopardy: "WARN", lease.ReleaseFailed: "WARN", lease.Abandoned: "WARN",
-		lease.StoreFailed: "WARN", lease.Lost: "ERROR", "unknown": "INFO",
+		lease.StoreFailed: "WARN", lease.Namesake: "WARN", lease.Lost: "ERROR", "of a recipe": "WARN",
 	} {
 		var out bytes.Buffer
 		o := lease.LogObserver(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -29,10 +29,19 @@ func TestLogObserver(t *testing.T) {
 		require.Contains(t, out.String(), `lock=x holder=h token=7 took=1s err=because`)
 		out.Reset()
 		o.Observe(lease.Event{Kind: kind, Name: "x", Holder: "h"})
-		for _, absent := range []string{"token=", "took=", "err="} {
+		for _, absent := range []string{"token=", "took=", "tries=", "loss=", "err="} {
 			require.NotContains(t, out.String(), absent)
 		}
+		out.Reset()
+		o.Observe(lease.Event{Kind: kind, Name: "x", Tries: 3, Loss: lease.Paused})
+		require.Contains(t, out.String(), "tries=3 loss=paused")
 	}
+}
+
+func TestLogObserverTellsWhatIsNoFault(t *testing.T) {
+	var out bytes.Buffer
+	lease.LogObserver(slog.New(slog.NewTextHandler(&out, nil))).Observe(lease.Event{Kind: "elected", Name: "x"})
+	require.Contains(t, out.String(), "level=INFO ")
 }
 
 func TestLogObserverKeepsToTheLevel(t *testing.T) {
