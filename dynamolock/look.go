@@ -3,7 +3,6 @@ package dynamolock
 import (
 	"context"
 	"iter"
-	"math/rand/v2"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -28,7 +27,7 @@ func (s *Store) Wait(ctx context.Context, h *lease.HeldError) error {
 	poll := firstPoll
 	until := h.RetryAfter
 	for {
-		pause := spread(poll)
+		pause := lease.Jitter(poll, 0.5)
 		if until > 0 {
 			pause = max(min(pause, until), leastPoll)
 		}
@@ -48,10 +47,6 @@ func (s *Store) Wait(ctx context.Context, h *lease.HeldError) error {
 		until = s.untilDead(sight, now)
 		poll = min(poll*3/2, lastPoll)
 	}
-}
-
-func spread(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // spreads load, keeps no secret
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

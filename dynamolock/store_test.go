@@ -35,6 +35,11 @@ func TestStoreOfMuteEngine(t *testing.T) {
 	}})
 }
 
+// TestSimulation tries the store by chance.
+func TestSimulation(t *testing.T) {
+	leasetest.Simulate(t, leasetest.Harness{New: newVirtual, Virtual: true}, leasetest.Simulation{})
+}
+
 // TestGuard runs the guard's specification in virtual time.
 func TestGuard(t *testing.T) {
 	leasetest.TestGuard(t, leasetest.GuardHarness{Virtual: true, New: func(t *testing.T) leasetest.Guarded {

@@ -54,7 +54,7 @@ func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 			return nil, c.gaveUp(ctx, last)
 		}
 		out := c.clock().Fast(wellAt)
-		if !transient(err) || out > c.opt.TTL || ctx.Err() != nil || !sleep(ctx, jitter(outagePause, 0.2)) {
+		if !transient(err) || out > c.opt.TTL || ctx.Err() != nil || !sleep(ctx, Jitter(outagePause, 0.2)) {
 			return nil, err
 		}
 	}
@@ -73,7 +73,7 @@ func (c *Client) Wait(ctx context.Context, h *HeldError) error {
 		if h.RetryAfter > 0 {
 			d = min(d, h.RetryAfter)
 		}
-		sleep(wait, max(jitter(d, 0.5), minRetry)) // an end that is near, or past and not seen, must not make a storm
+		sleep(wait, max(Jitter(d, 0.5), minRetry)) // an end that is near, or past and not seen, must not make a storm
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -83,7 +83,7 @@ func (c *Client) Wait(ctx context.Context, h *HeldError) error {
 	case err != nil && !transient(err):
 		return err
 	case err != nil:
-		sleep(wait, jitter(c.poll(), 0.5))
+		sleep(wait, Jitter(c.poll(), 0.5))
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (c *Client) giveBack(g Grant) {
 	c.background(func() {
 		err := c.free(g)
 		if transient(err) { // once more, and not soon: the store may be in trouble
-			time.Sleep(jitter(giveBackPause, 0.3))
+			time.Sleep(Jitter(giveBackPause, 0.3))
 			err = c.free(g)
 		}
 		if errors.Is(err, ErrLost) {

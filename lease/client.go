@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	crand "crypto/rand"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"sync"
@@ -120,11 +119,6 @@ func (c *Client) closedError(name string) error {
 
 // newID is 128 bits of randomness, unique to one attempt.
 func newID() string { return strings.ToLower(crand.Text()) }
-
-// jitter spreads d by plus or minus part of it.
-func jitter(d time.Duration, part float64) time.Duration {
-	return time.Duration(float64(d) * (1 + part*(2*rand.Float64()-1))) //nolint:gosec // spreads load, keeps no secret
-}
 
 // sleep waits for d. It tells whether it waited to the end.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -102,18 +102,18 @@ func (l *Lease) Progress() {
 
 // pause is the time to the next renewal: the heartbeat, or half of what is left where the store vouches for less.
 func (l *Lease) pause() time.Duration {
-	return min(jitter(l.c.opt.Heartbeat, 0.1), l.remaining(l.c.clock())/2)
+	return min(Jitter(l.c.opt.Heartbeat, 0.1), l.remaining(l.c.clock())/2)
 }
 
 // retryPause leaves room for several tries before the deadline.
 func (l *Lease) retryPause() time.Duration {
 	left := l.remaining(l.c.clock())
-	return max(jitter(min(max(left/6, minRetry), maxRetry), 0.3), minRetry)
+	return max(Jitter(min(max(left/6, minRetry), maxRetry), 0.3), minRetry)
 }
 
 // resendPause is the pause after one of the few tries of an acquire or a release, which somebody waits for.
 func resendPause(try int) time.Duration {
-	return jitter(time.Duration(try)*300*time.Millisecond, 0.3) // never below minRetry
+	return Jitter(time.Duration(try)*300*time.Millisecond, 0.3) // never below minRetry
 }
 
 // renewTimeout bounds one renewal so that one that hangs leaves room for several more tries, and one that is slow, but within a

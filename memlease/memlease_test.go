@@ -52,6 +52,14 @@ func TestGuard(t *testing.T) {
 	})
 }
 
+// TestSimulation tries the store by chance.
+func TestSimulation(t *testing.T) {
+	leasetest.Simulate(t, leasetest.Harness{
+		New:     func(t *testing.T) leasetest.Backend { t.Helper(); return newBackend(t) },
+		Virtual: true,
+	}, leasetest.Simulation{})
+}
+
 // unguarded is a backend without a guard.
 type unguarded struct{ b backend }
 

@@ -1,9 +1,10 @@
 // Mutants shows what the test suite is able to find: it breaks a copy of the code in one documented way after the other and
 // runs the tests that should notice. A mutant that survives fails the run.
 //
-//	go run ./internal/mutants              # all
-//	go run ./internal/mutants -only NAME   # one
-//	go run ./internal/mutants -list        # what there is
+//	go run ./internal/mutants                        # all
+//	go run ./internal/mutants -only NAME             # one
+//	go run ./internal/mutants -list                  # what there is
+//	go run ./internal/mutants -only NAME -seeds 500  # does the simulation find it, and by which seed?
 package main
 
 import (
@@ -24,9 +25,10 @@ import (
 func main() {
 	only := flag.String("only", "", "run the mutant of this name")
 	list := flag.Bool("list", false, "list the mutants and run none")
+	seeds := flag.Int("seeds", 0, "run the store's simulation with this many seeds instead of the tests that should notice")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *only, *list)
+	err := run(ctx, *only, *list, *seeds)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -34,7 +36,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only string, list bool) error {
+func run(ctx context.Context, only string, list bool, seeds int) error {
 	chosen, err := choose(only)
 	if err != nil {
 		return err
@@ -53,7 +55,7 @@ func run(ctx context.Context, only string, list bool) error {
 	var survived []string
 	for _, m := range chosen {
 		began := time.Now()
-		by, err := m.try(ctx, tree)
+		by, err := m.try(ctx, tree, seeds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -125,7 +127,7 @@ type mutant struct {
 }
 
 // try applies m to the tree, runs its tests and undoes it. It returns the tests that failed, empty if none did.
-func (m mutant) try(ctx context.Context, tree string) (string, error) {
+func (m mutant) try(ctx context.Context, tree string, seeds int) (string, error) {
 	file := filepath.Join(tree, m.file)
 	text, err := os.ReadFile(file) //nolint:gosec // a file of the copy
 	if err != nil {
@@ -144,7 +146,11 @@ func (m mutant) try(ctx context.Context, tree string) (string, error) {
 	if err := writeFile(file, broken); err != nil {
 		return "", err
 	}
-	by, testErr := m.test(ctx, tree)
+	test := m.test
+	if seeds > 0 {
+		test = func(ctx context.Context, tree string) (string, error) { return m.simulate(ctx, tree, seeds) }
+	}
+	by, testErr := test(ctx, tree)
 	return by, errors.Join(testErr, writeFile(file, text))
 }
 
@@ -173,6 +179,30 @@ func (m mutant) test(ctx context.Context, tree string) (string, error) {
 		return "killed: " + firstLine(out), nil // a hang, a deadlock in a bubble, a panic
 	}
 	return "killed by " + names[len(names)-1][1], nil
+}
+
+var failedSeed = regexp.MustCompile(`seed (\d+) has failed`)
+
+// simulate looks for m by chance: in its own store's simulation, or in that of DynamoDB if it is no store's.
+func (m mutant) simulate(ctx context.Context, tree string, seeds int) (string, error) {
+	pkg := "./" + filepath.Dir(m.file)
+	if _, err := os.Stat(filepath.Join(tree, pkg, "store.go")); err != nil || pkg == "./lease" {
+		pkg = "./dynamolock"
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=30m", "-run=^TestSimulation", pkg) //nolint:gosec // of this program's table
+	cmd.Dir = tree
+	cmd.Env = append(os.Environ(), fmt.Sprintf("CLOUDLEASE_SEEDS=%d", seeds))
+	out, err := cmd.CombinedOutput()
+	seed := failedSeed.FindSubmatch(out)
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err == nil:
+		return "", nil
+	case seed == nil:
+		return "killed in the simulation: " + firstLine(string(out)), nil
+	}
+	return "killed in the simulation by seed " + string(seed[1]), nil
 }
 
 func firstLine(s string) string {

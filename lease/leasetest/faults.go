@@ -105,6 +105,13 @@ func (f *Faults) Remove(x *Fault) {
 	f.rules = slices.DeleteFunc(f.rules, func(y *Fault) bool { return x == y })
 }
 
+// forgetIdle removes the rules that hit nothing.
+func (f *Faults) forgetIdle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rules = slices.DeleteFunc(f.rules, func(x *Fault) bool { return x.fired == 0 })
+}
+
 // Heal stops all rules.
 func (f *Faults) Heal() {
 	f.mu.Lock()
