@@ -107,6 +107,49 @@ func TestLapseKeepsTheLockToItsEnd(t *testing.T) {
 // watchEvery is how exact the end of a lease is on the wall clock.
 const watchEvery = 100 * time.Millisecond
 
+// watched is a store that hears of losses.
+type watched struct {
+	*hooked
+	lost    chan struct{}
+	watches int
+}
+
+func (s *watched) Watch(ctx context.Context, g lease.Grant) error {
+	s.watches++
+	select {
+	case <-s.lost:
+		return &lease.Error{Op: "watch", Name: g.Name, Class: lease.ErrLost}
+	case <-ctx.Done():
+		return lease.Cause(ctx)
+	}
+}
+
+// TestAWatchedLossIsKnownAtOnce, and a lock that is held for a moment is not watched.
+func TestAWatchedLossIsKnownAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		s := &watched{hooked: w.store, lost: make(chan struct{})}
+		c, err := lease.New(s, &lease.Options{TTL: ttl, Observer: w})
+		require.NoError(t, err)
+		defer c.Close(context.Background()) //nolint:errcheck // what it had is lost
+		l := w.acquire(c, "x")
+		time.Sleep(900 * time.Millisecond)
+		require.NoError(t, l.Release(t.Context()))
+		time.Sleep(ttl)
+		require.Zero(t, s.watches)
+
+		l = w.acquire(c, "x")
+		time.Sleep(2 * ttl)
+		require.NoError(t, l.Err())
+		require.Equal(t, 1, s.watches)
+		began := time.Now()
+		close(s.lost)
+		<-l.Done()
+		require.Zero(t, time.Since(began))
+		requireClass(t, lease.ErrLost, l.Err())
+		require.Equal(t, lease.Gone, w.told(lease.Lost)[0].Loss)
+	})
+}
+
 func TestAcquiredTellsItsTries(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.client(lease.Options{}), w.client(lease.Options{})

@@ -24,6 +24,19 @@ func (l *Lease) start() {
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(l.nextLocked(l.c.clock()), l.onTimer)
 	l.beat = time.AfterFunc(pause, func() { l.keep(ctx) })
+	if w, ok := l.c.store.(Watcher); ok {
+		l.watcher = time.AfterFunc(watchAfter, func() { l.watch(ctx, w) })
+	}
+}
+
+// watchAfter spares a lock that is held for a moment the request of a watch.
+const watchAfter = time.Second
+
+// watch ends the lease as soon as its store hears that it is gone.
+func (l *Lease) watch(ctx context.Context, w Watcher) {
+	if err := w.Watch(ctx, l.Grant()); errors.Is(err, ErrLost) {
+		l.lose(Gone, err)
+	}
 }
 
 // keep makes one renewal and sets the time of the next: one call at a time, each bounded by the deadline, retried until it.

@@ -30,6 +30,7 @@ type Lease struct {
 	warned   bool        // Jeopardy was told since the last renewal
 	timer    *time.Timer // to the deadline
 	beat     *time.Timer // to the next renewal
+	watcher  *time.Timer // to the watch of a Watcher; nil for other stores
 	cancels  map[*context.CancelCauseFunc]struct{}
 
 	once     sync.Once
@@ -284,6 +285,9 @@ func (l *Lease) end(cause error) bool {
 	l.cancels = nil
 	l.timer.Stop()
 	l.beat.Stop()
+	if l.watcher != nil {
+		l.watcher.Stop()
+	}
 	l.mu.Unlock()
 	close(l.done)
 	for end := range cancels {

@@ -151,6 +151,13 @@ type Waiter interface {
 	Wait(ctx context.Context, h *HeldError) error
 }
 
+// Watcher is implemented by stores that hear of a loss before the next renewal would.
+type Watcher interface {
+	// Watch blocks until g is certainly not the lock's grant any more, and returns an error of class ErrLost, or until ctx
+	// ends. A client calls it for a lease that it has held for a second.
+	Watch(ctx context.Context, g Grant) error
+}
+
 // Lister is implemented by stores that can list their locks.
 type Lister interface {
 	// List yields the locks whose names start with prefix, in no promised order. An error ends the listing; a partial

@@ -22,8 +22,8 @@ func annotationOf(ctx context.Context) annotation {
 	return a
 }
 
-// Op is the operation that Annotate put into ctx: "acquire", "renew", "release", "save", "inspect", "wait", "list", "load",
-// "swap", "put" or "get"; empty for what a store does on its own.
+// Op is the operation that Annotate put into ctx: "acquire", "renew", "release", "save", "inspect", "wait", "watch", "list",
+// "load", "swap", "put" or "get"; empty for what a store does on its own.
 func Op(ctx context.Context) string { return annotationOf(ctx).op }
 
 // Annotate is s, with the operation in the context of every call, so that a transport below s can tell which it serves.
@@ -159,6 +159,15 @@ func (a annotated) Inspect(ctx context.Context, name string) (lease.Info, error)
 		return g, err
 	})
 	return info, err
+}
+
+// Watch implements lease.Watcher. A store that hears of no loss is watched in vain.
+func (a annotated) Watch(ctx context.Context, g lease.Grant) error {
+	if w, ok := a.s.(lease.Watcher); ok {
+		return w.Watch(annotate(ctx, "watch", g.Name), g)
+	}
+	<-ctx.Done()
+	return lease.Cause(ctx)
 }
 
 type annotatedWaiter struct{ w lease.Waiter }
