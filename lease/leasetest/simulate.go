@@ -12,6 +12,8 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/cloudlease/cloudlease/lease"
 )
 
 // Simulation says how a store is tried by chance. The zero value of every field is its default.
@@ -40,17 +42,24 @@ func Simulate(t *testing.T, h Harness, s Simulation) {
 	h = h.withDefaults()
 	s = s.withDefaults(t, h)
 	sum := newTally()
-	for seed := s.First; seed < s.First+uint64(s.Seeds); seed++ { //nolint:gosec // a small count
-		cryptotest.SetGlobalRandom(t, seed)
-		synctest.Test(t, func(t *testing.T) { simulate(newEnv(t, h), s, seed, sum) })
-		if t.Failed() {
-			t.Fatalf("seed %d has failed; repeat it with %s=%d:1 go test -run '^%s$'", seed, SeedsVariable, seed, t.Name())
-		}
+	for seed := s.First; seed < s.First+uint64(s.Seeds) && !t.Failed(); seed++ { //nolint:gosec // a small count
+		simulateSeed(t, h, s, seed, sum)
 	}
 	t.Log(sum.report(s))
-	if s.Seeds >= allFaultsFrom {
+	if s.Seeds >= allFaultsFrom && !t.Failed() {
 		sum.requireEveryFault(t)
 	}
+}
+
+func simulateSeed(t *testing.T, h Harness, s Simulation, seed uint64, sum *tally) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d has failed; repeat it with %s=%d:1 go test -run '^%s$'", seed, SeedsVariable, seed, t.Name())
+		}
+	}()
+	cryptotest.SetGlobalRandom(t, seed)
+	synctest.Test(t, func(t *testing.T) { simulate(newEnv(t, h), s, seed, sum) })
 }
 
 // allFaultsFrom is the number of seeds from which on every kind of fault must have hit something.
@@ -102,10 +111,7 @@ func simulate(e *env, s Simulation, seed uint64, sum *tally) {
 		time.Sleep(e.takeover()) // whoever was cut off has lost what it had
 		x.requireProgress(phase)
 		if phase == 0 {
-			time.Sleep(2 * e.TTL)
-			for i := range s.Names {
-				e.backend.Delete(e.T, x.name(i))
-			}
+			x.deleteAll()
 		}
 	}
 	sum.add(x)
@@ -157,6 +163,28 @@ func (x *simulation) requireProgress(phase int) {
 		x.history.Release(l.Name(), l.Token())
 		if err := l.Release(x.Context()); err != nil {
 			x.Errorf("release %q when all is well: %v", x.name(i), err)
+		}
+	}
+}
+
+// deleteAll deletes the records of all locks while a host to which nothing bad happens holds them, and wants that it loses them
+// and does not make them again.
+func (x *simulation) deleteAll() {
+	x.Helper()
+	h := x.host("before the deletion")
+	c := h.client()
+	time.Sleep(x.TTL) // what the last holders had is not of this moment
+	var held []*lease.Lease
+	for i := range x.Names {
+		held = append(held, h.acquire(c, x.name(i)))
+	}
+	time.Sleep(2 * x.TTL) // renewed
+	for i, l := range held {
+		x.history.Forget(x.name(i))
+		x.backend.Delete(x.T, x.name(i))
+		x.await(l.Done(), x.TTL, "the loss of a lease whose record was deleted")
+		if state := h.inspect(x.name(i)).State; state == lease.Held {
+			x.Errorf("the record of %q is there again, and held, after its deletion", x.name(i))
 		}
 	}
 }
