@@ -9,6 +9,9 @@ FENCE ?= on
 # FOR is how long each fuzz target runs.
 FOR ?= 10s
 
+# The functions that run on AWS Lambda.
+lambdas := bloblease dynamolock
+
 linter := .bin/golangci-lint
 engines := localstack/node_modules/.stamp
 
@@ -59,6 +62,15 @@ lint: $(linter) ## Check the code with golangci-lint
 	$(linter) config verify
 	$(linter) run ./...
 
+# STORE=name simulates one store only; SEEDS are COUNT or FIRST:COUNT.
+SEEDS ?= 200
+stores = $(or $(STORE),$(patsubst %/store.go,%,$(filter-out lease/store.go,$(wildcard */store.go))) memlease)
+
+.PHONY: sim
+sim: have-go ## Contention in bad weather, by chance and in virtual time; SEEDS=5000, STORE=dynamolock, MUTANT=name is found by it
+	@$(if $(MUTANT),go run ./internal/mutants -only $(MUTANT) -seeds $(SEEDS),\
+		CLOUDLEASE_SEEDS=$(SEEDS) go test -count=1 -timeout 24h -run '^TestSimulation' -v $(addprefix ./,$(stores)))
+
 .PHONY: mutants
 mutants: have-go ## Break the code on purpose and see the tests notice; ONLY=name for one
 	go run ./internal/mutants $(if $(ONLY),-only $(ONLY))
@@ -76,13 +88,21 @@ fuzz: have-go ## Run every fuzz target, each for FOR=10s
 		done
 
 .PHONY: build
-build: have-go ## Build the Lambda functions for linux/arm64 into dist/
-	@set -e; for main in functions/*/main.go; do \
-		name=$$(basename "$$(dirname "$$main")"); \
-		out=dist/$$name/bootstrap; \
-		CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -tags lambda.norpc -trimpath -ldflags='-s -w' -o "$$out" "./functions/$$name"; \
+build: have-go ## Build what is deployed, into dist/: the Lambda functions for arm64, the Azure function app for amd64
+	@set -e; \
+	build() { \
+		arch=$$1; shift; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -ldflags='-s -w' -o "$$out" "$$@"; \
 		wc -c "$$out" | awk '{ printf "%-32s %5.1f MiB\n", $$2, $$1 / 1048576 }'; \
-	done
+	}; \
+	for name in $(lambdas); do \
+		out=dist/$$name/bootstrap; \
+		build arm64 -tags lambda.norpc "./functions/$$name"; \
+	done; \
+	rm -rf dist/azure; mkdir -p dist/azure; \
+	cp -R functions/azure/host.json functions/azure/settlement dist/azure/; \
+	out=dist/azure/azure; \
+	build amd64 ./functions/azure
 
 .PHONY: ci
 ci: ## What has to pass before a change goes in

@@ -289,12 +289,12 @@ func (l *Lease) end(cause error) bool {
 		l.watcher.Stop()
 	}
 	l.mu.Unlock()
+	l.c.remove(l) // before anybody is told: who hears of the end and closes the client must not find the lease again
 	close(l.done)
 	for end := range cancels {
 		(*end)(cause)
 	}
 	l.stop()
-	l.c.remove(l)
 	return true
 }
 

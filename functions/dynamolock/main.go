@@ -3,28 +3,12 @@
 package main
 
 import (
-	"fmt"
-	"log/slog"
-	"os"
-
-	"github.com/aws/aws-lambda-go/lambda"
-
 	"github.com/cloudlease/cloudlease/dynamolock"
-	"github.com/cloudlease/cloudlease/fence"
-	"github.com/cloudlease/cloudlease/functions/internal/settlement"
+	"github.com/cloudlease/cloudlease/functions/internal/start"
 	"github.com/cloudlease/cloudlease/lambdalease"
-	"github.com/cloudlease/cloudlease/lease"
 )
 
-func main() {
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-	handler, err := newHandler(os.Getenv)
-	if err != nil {
-		slog.Error("the function cannot start", slog.String("err", err.Error()))
-		os.Exit(1)
-	}
-	lambda.StartWithOptions(handler, lambda.WithEnableSIGTERM())
-}
+func main() { start.Lambda(newHandler) }
 
 // newHandler puts the function together from its environment. It makes no request.
 func newHandler(getenv func(string) string) (*lambdalease.Handler, error) {
@@ -37,20 +21,17 @@ func newHandler(getenv func(string) string) (*lambdalease.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := lease.New(store, &lease.Options{TTL: cfg.ttl})
-	if err != nil {
-		return nil, fmt.Errorf("the environment variable LEASE_TTL: %w", err)
-	}
-	var results fence.Guard
-	if results, err = dynamolock.NewGuard(api, cfg.resultsTable, nil); err != nil {
-		return nil, err
-	}
-	if !cfg.fenced {
-		results = settlement.Unfenced(results)
-	}
-	job, err := settlement.New(&payments{api, cfg.paymentsTable}, results, &settlement.Options{Pace: cfg.pace, Logger: slog.Default()})
+	client, err := cfg.Client(store)
 	if err != nil {
 		return nil, err
 	}
-	return lambdalease.New(client, cfg.job, job.Handle, &lambdalease.Options{Singleton: cfg.singleton()})
+	results, err := dynamolock.NewGuard(api, cfg.resultsTable, nil)
+	if err != nil {
+		return nil, err
+	}
+	job, err := cfg.Settlement(&payments{api, cfg.paymentsTable}, results)
+	if err != nil {
+		return nil, err
+	}
+	return lambdalease.New(client, cfg.Job, job.Handle, &lambdalease.Options{Singleton: cfg.Singleton()})
 }

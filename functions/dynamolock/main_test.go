@@ -2,15 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -18,69 +14,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cloudlease/cloudlease/dynamolock"
-	"github.com/cloudlease/cloudlease/functions/internal/settlement"
+	"github.com/cloudlease/cloudlease/functions/internal/functiontest"
 	"github.com/cloudlease/cloudlease/internal/emulator"
-	"github.com/cloudlease/cloudlease/lease"
-	"github.com/cloudlease/cloudlease/singleton"
 )
 
-var complete = map[string]string{
+var complete = functiontest.Environment{
 	"LEASE_TABLE": "locks", "PAYMENTS_TABLE": "payments", "RESULTS_TABLE": "results", "AWS_REGION": "eu-west-1",
 	"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 }
 
-// with is the complete environment with changes.
-func with(changes map[string]string) func(string) string {
-	env := maps.Clone(complete)
-	maps.Copy(env, changes)
-	return func(name string) string { return env[name] }
-}
-
 func TestEnvironment(t *testing.T) {
-	c, err := configure(with(nil))
-	require.NoError(t, err)
-	require.Equal(t, "settlement", c.job)
-	require.True(t, c.fenced)
-	require.Equal(t, singleton.AtLeastOnce, c.singleton().Policy)
-	require.Zero(t, c.ttl, "the lease package's default")
-
-	c, err = configure(with(map[string]string{
-		"LEASE_JOB": "other", "LEASE_TTL": "45s", "LEASE_POLICY": "at-most-once", "SETTLEMENT_PACE": "1s", "SETTLEMENT_FENCE": "off",
-		"AWS_ENDPOINT_URL": "http://127.0.0.1:4566", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:8000",
+	c, err := configure(complete.With(map[string]string{
+		"AWS_ENDPOINT_URL": "http://127.0.0.1:4566", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:8000", "LEASE_JOB": "other",
 	}))
 	require.NoError(t, err)
-	require.Equal(t, "other", c.job)
-	require.Equal(t, 45*time.Second, c.ttl)
-	require.Equal(t, time.Second, c.pace)
-	require.False(t, c.fenced)
 	require.Equal(t, "http://127.0.0.1:8000", c.endpoint, "the more specific one")
-	require.Equal(t, singleton.AtMostOnce, c.singleton().Policy)
+	require.Equal(t, "other", c.Job)
 }
 
-// Whatever is wrong, the error names the variable; all that are missing are named at once.
 func TestBadEnvironment(t *testing.T) {
-	for name, value := range map[string]string{
-		"LEASE_TABLE": "", "PAYMENTS_TABLE": "", "RESULTS_TABLE": "", "AWS_REGION": "", "LEASE_TTL": "soon", "LEASE_POLICY": "once",
-		"SETTLEMENT_PACE": "-1s", "SETTLEMENT_FENCE": "maybe", "AWS_ENDPOINT_URL": "localhost", "LEASE_JOB": "a\nb",
-	} {
-		_, err := newHandler(with(map[string]string{name: value}))
-		require.ErrorContains(t, err, name)
-	}
-	_, err := newHandler(with(map[string]string{"LEASE_TTL": "1s"}))
-	require.ErrorContains(t, err, "LEASE_TTL")
-	_, err = newHandler(func(string) string { return "" })
-	for _, name := range []string{"LEASE_TABLE", "PAYMENTS_TABLE", "RESULTS_TABLE", "AWS_REGION"} {
-		require.ErrorContains(t, err, name)
-	}
+	functiontest.BadEnvironment(t, complete, newHandler, map[string]string{
+		"LEASE_TABLE": "", "PAYMENTS_TABLE": "", "RESULTS_TABLE": "", "AWS_REGION": "", "AWS_ENDPOINT_URL": "localhost",
+	})
 }
 
 func TestCredentials(t *testing.T) {
-	c, err := configure(with(map[string]string{"AWS_SESSION_TOKEN": "session"}))
+	c, err := configure(complete.With(map[string]string{"AWS_SESSION_TOKEN": "session"}))
 	require.NoError(t, err)
 	creds, err := c.credentials(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "session", creds.SessionToken)
-	c, err = configure(with(map[string]string{"AWS_SECRET_ACCESS_KEY": ""}))
+	c, err = configure(complete.With(map[string]string{"AWS_SECRET_ACCESS_KEY": ""}))
 	require.NoError(t, err)
 	_, err = c.credentials(t.Context())
 	require.ErrorContains(t, err, "AWS_SECRET_ACCESS_KEY")
@@ -93,32 +57,11 @@ func TestSettles(t *testing.T) {
 			e := engine.For(t)
 			api := emulator.Client(e.URL, nil)
 			seed(t, api)
-			h, err := newHandler(with(map[string]string{"AWS_ENDPOINT_URL": e.URL}))
+			h, err := newHandler(complete.With(map[string]string{"AWS_ENDPOINT_URL": e.URL}))
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			event := []byte(`{"source":"aws.events","detail-type":"Scheduled Event","time":"2026-03-02T00:05:00Z"}`)
-			out, err := h.Invoke(ctx, event)
+			results, err := dynamolock.NewGuard(api, "results", nil)
 			require.NoError(t, err)
-			var r settlement.Report
-			require.NoError(t, json.Unmarshal(out, &r))
-			require.NotZero(t, r.Token)
-			require.Equal(t, settlement.Report{
-				Day: "2026-03-01", Count: 30, TotalCents: 30 * 31 / 2 * 100, Currency: "EUR", Occurrence: "2026-03-02T00:05:00Z", Token: r.Token,
-			}, r)
-
-			again, err := h.Invoke(ctx, event)
-			require.NoError(t, err)
-			require.JSONEq(t, `{"day":"","count":0,"total_cents":0,"currency":"","occurrence":"","token":0}`, string(again))
-
-			guard, err := dynamolock.NewGuard(api, "results", nil)
-			require.NoError(t, err)
-			have, err := guard.Get(ctx, settlement.Key("2026-03-01"))
-			require.NoError(t, err)
-			require.Equal(t, r.Token, have.Token)
-			require.JSONEq(t, string(out), string(have.Value))
-			err = guard.Put(ctx, settlement.Key("2026-03-01"), []byte("late"), r.Token-1, "a paused run")
-			require.ErrorIs(t, err, lease.ErrStale)
+			functiontest.Settles(t, h, results)
 		})
 	}
 }

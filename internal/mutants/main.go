@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -73,10 +74,11 @@ func run(ctx context.Context, only string, list bool, seeds int) error {
 }
 
 func choose(only string) ([]mutant, error) {
+	all := slices.Concat(mutants, azureMutants)
 	if only == "" {
-		return mutants, nil
+		return all, nil
 	}
-	for _, m := range mutants {
+	for _, m := range all {
 		if m.name == only {
 			return []mutant{m}, nil
 		}
