@@ -67,7 +67,11 @@ func (c *Client) Wait(ctx context.Context, h *HeldError) error {
 	defer done()
 	var err error
 	if w, ok := c.store.(Waiter); ok {
+		began := c.clock()
 		err = w.Wait(wait, h)
+		if err == nil && c.clock().Fast(began) < quickWait {
+			sleep(wait, Jitter(minRetry, 0.2)) // a store that calls a held lock free, again and again, must not make a storm
+		}
 	} else {
 		d := c.poll()
 		if h.RetryAfter > 0 {
@@ -87,6 +91,9 @@ func (c *Client) Wait(ctx context.Context, h *HeldError) error {
 	}
 	return nil
 }
+
+// quickWait is too short for a wait in which anything was waited for.
+const quickWait = 10 * time.Millisecond
 
 func (c *Client) gaveUp(ctx context.Context, h *HeldError) error {
 	return &Error{
@@ -157,14 +164,15 @@ func (c *Client) try(ctx context.Context, name string, m *Mark, since Reading, n
 		}
 	}
 	l.start()
-	if !c.add(l) {
+	added := c.add(l)
+	c.forgetNamesake(name)
+	c.observe(Event{Kind: Acquired, Name: name, Token: g.Token, Took: c.clock().Fast(since), Tries: n})
+	if !added {
 		return nil, errors.Join(c.closedError(name), l.Release(ctx))
 	}
 	if l.Err() != nil {
 		c.remove(l) // it ended before it was added
 	}
-	c.forgetNamesake(name)
-	c.observe(Event{Kind: Acquired, Name: name, Token: g.Token, Took: c.clock().Fast(since), Tries: n})
 	return l, nil
 }
 

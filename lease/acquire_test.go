@@ -170,6 +170,8 @@ func TestCloseDuringAnAcquire(t *testing.T) {
 		require.NoError(t, c.Close(t.Context()))
 		requireClass(t, lease.ErrClosed, <-got)
 		require.Equal(t, lease.Free, w.state("x"), "what was granted to a closed client is given back")
+		require.Len(t, w.told(lease.Acquired), 1, "each release that is told follows a grant that was told")
+		require.Len(t, w.told(lease.Released), 1)
 	})
 }
 
@@ -240,6 +242,22 @@ func TestWaitersDoNotStormAHolderWhoseEndIsNear(t *testing.T) {
 		requireClass(t, lease.ErrHeld, err)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.LessOrEqual(t, asked, 51, "more than five requests a second")
+	})
+}
+
+// TestAWaiterThatDoesNotWaitMakesNoStorm: a store calls a lock free that is held.
+func TestAWaiterThatDoesNotWaitMakesNoStorm(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.acquire(w.client(lease.Options{}), "x")
+		c, err := lease.New(waker{w.store.Store, func(context.Context, *lease.HeldError) error { return nil }},
+			&lease.Options{TTL: ttl, Observer: w})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err = c.Acquire(ctx, "x")
+		requireClass(t, lease.ErrHeld, err)
+		require.LessOrEqual(t, len(w.told(lease.Contended)), 63, "more than six attempts a second")
+		require.NoError(t, c.Close(t.Context()))
 	})
 }
 
