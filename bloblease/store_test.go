@@ -53,6 +53,20 @@ func TestStoreWithoutHolder(t *testing.T) {
 	})
 }
 
+// TestSimulation tries the store by chance, with both places for the token.
+func TestSimulation(t *testing.T) {
+	for name, o := range map[string]bloblease.Options{"page blobs": {}, "metadata": {MetadataTokens: true}} {
+		t.Run(name, func(t *testing.T) {
+			leasetest.Simulate(t, leasetest.Harness{
+				Virtual: true, TTL: bloblease.MinTTL, New: func(t *testing.T) leasetest.Backend {
+					t.Helper()
+					return newVirtual(t, o, nil)
+				},
+			}, leasetest.Simulation{Seeds: 5})
+		})
+	}
+}
+
 // TestGuard runs the guards' specification in virtual time.
 func TestGuard(t *testing.T) {
 	for name, o := range guards {

@@ -15,6 +15,7 @@ import (
 	"github.com/cloudlease/cloudlease/dynamolock"
 	"github.com/cloudlease/cloudlease/fence"
 	"github.com/cloudlease/cloudlease/internal/emulator"
+	"github.com/cloudlease/cloudlease/internal/servertime"
 	"github.com/cloudlease/cloudlease/lease"
 	"github.com/cloudlease/cloudlease/lease/leasetest"
 )
@@ -35,9 +36,18 @@ func TestStoreOfMuteEngine(t *testing.T) {
 	}})
 }
 
-// TestSimulation tries the store by chance.
+// TestSimulation tries the store by chance. The front ends that hosts talk to differ by as much as is tolerated.
 func TestSimulation(t *testing.T) {
-	leasetest.Simulate(t, leasetest.Harness{New: newVirtual, Virtual: true}, leasetest.Simulation{})
+	skewed := func(t *testing.T) leasetest.Backend {
+		t.Helper()
+		s, fronts := newService(t), 0
+		return &backend{locks: table, guarding: "guarded", wire: func() http.RoundTripper {
+			fronts++
+			skew := time.Duration(fronts%3) * servertime.Skew / 2
+			return emulator.Transport(s.handler, func() time.Time { return s.now().Add(skew) })
+		}}
+	}
+	leasetest.Simulate(t, leasetest.Harness{New: skewed, Virtual: true}, leasetest.Simulation{})
 }
 
 // TestGuard runs the guard's specification in virtual time.

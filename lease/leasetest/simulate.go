@@ -144,7 +144,7 @@ func (x *simulation) random(phase, part int) *rand.Rand {
 	return rand.New(rand.NewPCG(x.seed, uint64(phase)<<32|uint64(part))) //nolint:gosec // repeatable on purpose
 }
 
-func (x *simulation) name(i int) string { return fmt.Sprint("lock ", i) }
+func (x *simulation) name(i int) string { return fmt.Sprintf("lock-%d", i) }
 
 // requireProgress wants every lock to be had by a host to which nothing bad happens.
 func (x *simulation) requireProgress(phase int) {
