@@ -157,6 +157,17 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
+// TestCloseOfAStoreThatHangsIsBounded: what a store gives back when it is closed may be swallowed.
+func TestCloseOfAStoreThatHangsIsBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.store.close = func(ctx context.Context) error { <-ctx.Done(); return lease.Cause(ctx) }
+		c := w.client(lease.Options{})
+		began := time.Now()
+		require.ErrorIs(t, c.Close(context.Background()), context.DeadlineExceeded)
+		require.Equal(t, 3*c.Options().CallTimeout, time.Since(began))
+	})
+}
+
 func TestCloseDuringAnAcquire(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.client(lease.Options{})

@@ -9,8 +9,8 @@ import (
 )
 
 // Close releases the client's leases, ends its waits with ErrClosed, waits for what it gives back in the background, and
-// closes the store. ctx bounds the waiting; requests that are under way then go on, each for Options.CallTimeout at most. A
-// client made by With leaves the store and the other clients' leases alone.
+// closes the store, which has three Options.CallTimeout for it. ctx bounds the waiting; requests that are under way then go
+// on, each for Options.CallTimeout at most. A client made by With leaves the store and the other clients' leases alone.
 func (c *Client) Close(ctx context.Context) error {
 	held := c.shut()
 	released := make(chan error, len(held))
@@ -27,10 +27,15 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	errs = append(errs, c.Settle(ctx))
 	if c.root {
-		errs = append(errs, c.store.Close(ctx))
+		bounded, cancel := context.WithTimeout(ctx, closeCalls*c.opt.CallTimeout)
+		defer cancel()
+		errs = append(errs, c.store.Close(bounded))
 	}
 	return errors.Join(errs...)
 }
+
+// closeCalls bounds what a store gives back when it is closed, such as a session: a few requests, one of which may hang.
+const closeCalls = 3
 
 // shut refuses further attempts, ends the waits under way, and returns the leases to release.
 func (c *Client) shut() []*Lease {

@@ -29,6 +29,7 @@ type hooked struct {
 	acquire func(context.Context, lease.Request) (lease.Grant, error)
 	renew   func(context.Context, lease.Grant) (lease.Grant, error)
 	save    func(context.Context, lease.Grant, []byte) (lease.Grant, error)
+	close   func(context.Context) error
 	closed  int
 }
 
@@ -55,6 +56,9 @@ func (s *hooked) Save(ctx context.Context, g lease.Grant, v []byte) (lease.Grant
 
 func (s *hooked) Close(ctx context.Context) error {
 	s.closed++
+	if s.close != nil {
+		return s.close(ctx)
+	}
 	return s.Store.Close(ctx)
 }
 
