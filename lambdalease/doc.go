@@ -6,7 +6,7 @@
 // The handler is any function that aws-lambda-go takes. It is called for the occurrence that the event names, under the
 // job's lock; inside, lease.FromContext gives the lease, whose token goes with every write to fenced storage, and
 // singleton.OccurrenceFromContext the scheduled instant. Package singleton says what each delivery comes to; skipped
-// ones (already-done, stale, busy) succeed with the zero value of the handler's result, so that the platform does not
+// ones (already-done, stale, busy, paused) succeed with the zero value of the handler's result, so that the platform does not
 // retry them, and all others return their error, so that it does.
 //
 // # Not promised

@@ -43,7 +43,7 @@ func countOf(res singleton.Result, err error) string {
 			return countRunning
 		}
 		return countSkipped
-	case singleton.AlreadyDone, singleton.Stale:
+	case singleton.AlreadyDone, singleton.Stale, singleton.Paused:
 		return countSkipped
 	case singleton.Running:
 		return countRunning
@@ -55,7 +55,7 @@ func countOf(res singleton.Result, err error) string {
 		return countFailed
 	case singleton.InDoubt:
 		return countInDoubt
-	case singleton.NotRun, singleton.Cleared:
+	case singleton.NotRun, singleton.Cleared, singleton.Resumed:
 	}
 	return countNotRun
 }

@@ -17,7 +17,7 @@
 // occurrence that was started and the newest that was finished. One request takes the lock and compares the marks:
 //
 //	delivery -- acquire if finished < occurrence (AtMostOnce: started < occurrence), and set started
-//	   |-- refused by the marks ------> already-done, stale, in-doubt, failed-before
+//	   |-- refused by the marks ------> already-done, stale, paused, in-doubt, failed-before
 //	   |-- held by another -----------> running (this occurrence), busy (another one)
 //	   |-- no answer -----------------> not-run, or the body unguarded
 //	   `-- granted --> body --> release, set finished and the ledger in the same write
@@ -33,6 +33,7 @@
 //	already-done   nil                      success         this occurrence was finished before
 //	stale          nil                      success         a newer occurrence was finished (AtMostOnce: started)
 //	busy           nil *                    success         another occurrence of the job runs
+//	paused         nil                      success         an operator has paused the job; the occurrence is not consumed
 //	running        ErrRunning               retry           this occurrence runs elsewhere, or its runner died just now
 //	failed         the body's, unchanged    retry           AtLeastOnce: the next delivery runs it again
 //	failed-before  ErrFailedBefore          give up         AtMostOnce: it failed once and is not run again

@@ -51,6 +51,9 @@ func (j *Job) attemptRecordOnce(ctx context.Context, occ int64) attempt {
 	} else if err != nil {
 		return attempt{outcome: NotRun, err: err}
 	}
+	if IsPaused(l.Marks()) {
+		return j.giveUp(ctx, l, attempt{outcome: Paused})
+	}
 	if once && last.Outcome == Running {
 		return j.giveUp(ctx, l, j.doubted(ctx, occ, rec))
 	}

@@ -83,6 +83,40 @@ func ExampleJob_Clear() {
 	// <nil> <nil>
 }
 
+// While a job is paused no delivery runs, on any host; each is a success to its platform, and consumes nothing.
+func ExampleJob_Pause() {
+	ctx := context.Background()
+	client, err := lease.New(memlease.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	job, err := singleton.New(client, "invoices", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	deliver := func() {
+		at := time.Date(2026, 3, 2, 6, 0, 0, 0, time.UTC)
+		res, err := job.Run(ctx, at, func(context.Context, *lease.Lease) error { return nil })
+		fmt.Println(res.Outcome, err)
+	}
+	fmt.Println(job.Pause(ctx, lease.Reason{By: "ana", Why: "month end"}))
+	deliver()
+	h, err := job.History(ctx)
+	fmt.Println(h.Paused.By, h.Paused.Why, err)
+	fmt.Println(job.Resume(ctx))
+	deliver()
+	fmt.Println(client.Close(ctx))
+	// Output:
+	// <nil>
+	// paused <nil>
+	// ana month end <nil>
+	// <nil>
+	// ran <nil>
+	// <nil>
+}
+
 // A schedule kept in local time: what the clocks skip or show twice is an error, not a guess.
 func ExampleLocalTime() {
 	at, err := singleton.LocalTime("America/New_York", "2026-07-01T06:00")

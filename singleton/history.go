@@ -17,6 +17,8 @@ type History struct {
 	Runs []Entry
 	// Running is what runs now, nil if nothing does.
 	Running *Current
+	// Paused is the pause of the job, nil if it is not paused. By is empty if the ledger does not say who paused it.
+	Paused *Pause
 	// Started and Finished are the newest occurrence that was ever started and that was finished, zero for none. With
 	// EveryOccurrence they are not kept.
 	Started, Finished time.Time
@@ -40,7 +42,11 @@ func (j *Job) History(ctx context.Context) (History, error) {
 	if err != nil {
 		return History{}, err
 	}
-	h := History{Job: j.name, Started: instant(info.Marks.Started), Finished: instant(info.Marks.Finished)}
+	h := History{Job: j.name}
+	if IsPaused(info.Marks) {
+		h.Paused, info.Marks = pauseOf(info)
+	}
+	h.Started, h.Finished = instant(info.Marks.Started), instant(info.Marks.Finished)
 	runs, fault := decodeLedger(info.Value)
 	if fault != nil {
 		h.Fault = &lease.Error{Op: "read the history of", Name: j.name, Class: lease.ErrMisconfigured, Err: fault}
@@ -56,7 +62,11 @@ func (j *Job) History(ctx context.Context) (History, error) {
 		return h, j.addRecords(ctx, &h)
 	}
 	if occ := unended(info, runs); occ > 0 {
-		h.addDoubt(Entry{Occurrence: instant(occ), Token: info.Token, Started: info.Since})
+		e := Entry{Occurrence: instant(occ), Token: info.Token, Started: info.Since}
+		if n := len(runs); n > 0 && runs[n-1].Token == info.Token { // an operator had the lock since
+			e.Token, e.Started = 0, time.Time{}
+		}
+		h.addDoubt(e)
 	}
 	return h, nil
 }
@@ -106,6 +116,8 @@ func (h *History) addDoubt(e Entry) {
 // The marks go back to the newest runs before at that the history still has; older occurrences may then run again. With
 // AtMostOnce nothing older does: those before at, or before now if at lies in the future, stay as good as started.
 //
+// A paused job stays paused, unless what its ledger said of the pause cannot be read.
+//
 // Clear takes the job's lock and fails with lease.ErrHeld while the job runs or a dead run's lease has not ended. It makes
 // two requests (with EveryOccurrence one more per record, and a scan), bounded by ctx and the client's CallTimeout.
 func (j *Job) Clear(ctx context.Context, at time.Time) error {
@@ -123,13 +135,24 @@ func (j *Job) Clear(ctx context.Context, at time.Time) error {
 		return err
 	}
 	g := l.Grant()
+	have := g.Marks
+	var pause *Pause // stays
+	if IsPaused(have) {
+		if pause = decodePause(g.Value); pause != nil {
+			have = pause.marks
+		}
+	}
 	runs, _ := decodeLedger(g.Value) // what is not a ledger is replaced by one
 	e := Entry{Occurrence: instant(occ), Outcome: Cleared, Token: g.Token, Started: grantedAt(g)}
-	m := runs.marksBefore(occ, g.Marks)
+	m := runs.marksBefore(occ, have)
 	if j.opt.Policy == AtMostOnce { // a killed run before it has no entry, and must not start again
 		m.Started = max(m.Started, min(occ-1, e.Started.Unix()))
 	}
-	f := lease.Final{Value: append(runs, e).encode(), Marks: &m}
+	f := lease.Final{Value: append(runs, e).encodePaused(pause), Marks: &m}
+	if pause != nil {
+		pause.marks = m
+		f = lease.Final{Value: append(runs, e).encodePaused(pause), Marks: &lease.Marks{Started: pausedMark, Finished: pausedMark}}
+	}
 	if j.opt.EveryOccurrence {
 		if err := j.clearRecords(ctx, occ, e); err != nil {
 			return errors.Join(err, l.Release(ctx))

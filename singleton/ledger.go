@@ -13,7 +13,8 @@ import (
 // Entry is one run in a job's history.
 type Entry struct {
 	Occurrence time.Time
-	// Outcome is Ran, Failed, Refused, Lost or Cleared; InDoubt for a run that was started and has no recorded end.
+	// Outcome is Ran, Failed, Refused or Lost; InDoubt for a run that was started and has no recorded end; Cleared, Paused or
+	// Resumed for what an operator did, the latter two with the second at which it was done as their occurrence.
 	Outcome Outcome
 	Token   lease.Token
 	Started time.Time     // on the service's clock where that is known
@@ -30,10 +31,13 @@ const (
 
 // encode writes the newest runs: a version, then occurrence:outcome:token:start:took for each, in unix seconds and
 // milliseconds. The oldest are left out until the rest fits a lock's value.
-func (l ledger) encode() []byte {
+func (l ledger) encode() []byte { return l.encodePaused(nil) }
+
+// encodePaused is encode for a job that is paused by p.
+func (l ledger) encodePaused(p *Pause) []byte {
 	l = l[max(0, len(l)-ledgerRuns):]
 	for ; ; l = l[1:] {
-		text := []byte(ledgerVersion)
+		text := []byte(ledgerVersion + p.encode())
 		for _, e := range l {
 			text = fmt.Appendf(text, " %d:%s:%d:%d:%d", e.Occurrence.Unix(), e.Outcome, e.Token, e.Started.UnixMilli(), e.Took.Milliseconds())
 		}
@@ -54,6 +58,9 @@ func decodeLedger(value []byte) (ledger, error) {
 	}
 	var l ledger
 	for text := range strings.FieldsSeq(rest) {
+		if strings.HasPrefix(text, pauseField) {
+			continue
+		}
 		e, err := decodeEntry(text)
 		if err != nil {
 			return nil, fmt.Errorf("the ledger of runs is damaged at %.60q: %w", text, err)
@@ -69,7 +76,7 @@ func decodeEntry(text string) (Entry, error) {
 		return Entry{}, fmt.Errorf("%d fields, not 5", len(f))
 	}
 	outcome := Outcome(f[1])
-	if !slices.Contains([]Outcome{Ran, Failed, Refused, Lost, Cleared, Running}, outcome) {
+	if !slices.Contains([]Outcome{Ran, Failed, Refused, Lost, Cleared, Running, Paused, Resumed}, outcome) {
 		return Entry{}, fmt.Errorf("unknown outcome %.20q", outcome)
 	}
 	var n [5]int64
@@ -94,6 +101,9 @@ func decodeEntry(text string) (Entry, error) {
 func (l ledger) standing() ledger {
 	var runs ledger
 	for _, e := range l {
+		if e.Outcome == Paused || e.Outcome == Resumed {
+			continue
+		}
 		if e.Outcome != Cleared {
 			runs = append(runs, e)
 			continue

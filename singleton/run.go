@@ -96,6 +96,8 @@ func (j *Job) attempt(ctx context.Context, occ int64) attempt {
 		return attempt{outcome: NotRun, err: err}
 	}
 	switch m := passed.Marks; {
+	case IsPaused(m):
+		return attempt{outcome: Paused}
 	case m.Finished == occ:
 		return attempt{outcome: AlreadyDone}
 	case m.Finished > occ || m.Started > occ:

@@ -86,7 +86,9 @@ const (
 	InDoubt      Outcome = "in-doubt"
 	Lost         Outcome = "lost"
 	NotRun       Outcome = "not-run"
+	Paused       Outcome = "paused"  // an operator has paused the job; in a History: did so
 	Cleared      Outcome = "cleared" // only in a History: the occurrence was forgotten with Clear
+	Resumed      Outcome = "resumed" // only in a History: the pause was ended
 )
 
 // Result describes a delivery.

@@ -180,7 +180,7 @@ func TestStatuses(t *testing.T) {
 		require.Equal(t, want, statusOf(outcome, lease.ErrUnavailable), outcome)
 	}
 	require.Equal(t, 400, statusOf(singleton.NotRun, lease.ErrInvalid))
-	for _, outcome := range []singleton.Outcome{singleton.Ran, singleton.AlreadyDone, singleton.Stale, singleton.Busy} {
+	for _, outcome := range []singleton.Outcome{singleton.Ran, singleton.AlreadyDone, singleton.Stale, singleton.Busy, singleton.Paused} {
 		require.Equal(t, 200, statusOf(outcome, nil))
 	}
 }

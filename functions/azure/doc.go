@@ -28,6 +28,7 @@
 //	what happened                                   status  ReturnValue      delivered again
 //	ran                                             200     the report       no
 //	already-done, stale, busy (another occurrence)  200     the outcome      no
+//	paused by an operator                           200     the outcome      no
 //	running: this occurrence runs elsewhere         409     the outcome      yes: its runner may have died
 //	failed, refused by a fence, lost, out of time   500     the outcome      yes
 //	the process was asked to end                    500     the outcome      yes, by the host or after its restart
