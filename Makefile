@@ -10,7 +10,7 @@ FENCE ?= on
 FOR ?= 10s
 
 # The functions that run on AWS Lambda.
-lambdas := bloblease dynamolock
+lambdas := bloblease consullock dynamolock
 
 linter := .bin/golangci-lint
 engines := localstack/node_modules/.stamp
@@ -35,7 +35,8 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: have-node $(engines) ## Install what stands in for the cloud (Node.js and npm needed)
+setup: have-node have-go $(engines) ## Install what stands in for the cloud (Node.js and npm needed; builds Consul once, 6 minutes)
+	@go run ./internal/emulator/consulsetup >/dev/null
 
 .PHONY: demo
 demo: have-go ## Show a paused holder meeting the fence; FENCE=off shows it without (Go alone)
@@ -53,8 +54,18 @@ check: have-go ## Format, vet, build and tests in virtual time, on the embedded 
 test: have-race have-postgres setup ## All tests, on all engines (Node.js, npm and PostgreSQL needed)
 	CLOUDLEASE_ENGINES=1 go test -race -count=1 -parallel 24 -timeout 10m ./...
 
+# What make torture plays: STORE=dynamodb, azblob or consul; SCENE=workers, beyond, restore or lambda; SEED=0: a new one.
+STORE ?= dynamodb
+SCENE ?= workers
+SEED ?= 0
+torture: FOR = 1m
+
+.PHONY: torture
+torture: have-go setup ## Real processes under random faults: STORE=dynamodb SEED=1 FOR=10m, SCENE=beyond
+	@go run ./e2e/torture -scene $(SCENE) -store $(STORE) -seed $(SEED) -for $(FOR)
+
 .PHONY: e2e
-e2e: have-race setup ## The tests with real processes only
+e2e: have-race setup ## The tests with real processes only, a short torture among them
 	CLOUDLEASE_ENGINES=1 go test -race -count=1 -timeout 10m ./e2e/...
 
 .PHONY: lint
@@ -62,12 +73,12 @@ lint: $(linter) ## Check the code with golangci-lint
 	$(linter) config verify
 	$(linter) run ./...
 
-# STORE=name simulates one store only; SEEDS are COUNT or FIRST:COUNT.
+# PACKAGE=name simulates one store only; SEEDS are COUNT or FIRST:COUNT.
 SEEDS ?= 200
-stores = $(or $(STORE),$(patsubst %/store.go,%,$(filter-out lease/store.go,$(wildcard */store.go))) memlease)
+stores = $(or $(PACKAGE),$(patsubst %/store.go,%,$(filter-out lease/store.go,$(wildcard */store.go))) memlease)
 
 .PHONY: sim
-sim: have-go ## Contention in bad weather, by chance and in virtual time; SEEDS=5000, STORE=dynamolock, MUTANT=name is found by it
+sim: have-go ## Contention in bad weather, by chance and in virtual time; SEEDS=5000, PACKAGE=dynamolock, MUTANT=name
 	@$(if $(MUTANT),go run ./internal/mutants -only $(MUTANT) -seeds $(SEEDS),\
 		CLOUDLEASE_SEEDS=$(SEEDS) go test -count=1 -timeout 24h -run '^TestSimulation' -v $(addprefix ./,$(stores)))
 
@@ -88,7 +99,7 @@ fuzz: have-go ## Run every fuzz target, each for FOR=10s
 		done
 
 .PHONY: build
-build: have-go ## Build what is deployed, into dist/: the Lambda functions for arm64, the Azure function app for amd64
+build: have-go ## Build what is deployed, into dist/: the Lambda functions (arm64), the Azure function app (amd64), the command
 	@set -e; \
 	build() { \
 		arch=$$1; shift; \
@@ -102,7 +113,8 @@ build: have-go ## Build what is deployed, into dist/: the Lambda functions for a
 	rm -rf dist/azure; mkdir -p dist/azure; \
 	cp -R functions/azure/host.json functions/azure/settlement dist/azure/; \
 	out=dist/azure/azure; \
-	build amd64 ./functions/azure
+	build amd64 ./functions/azure; \
+	for arch in amd64 arm64; do out=dist/cli/cloudlease-linux-$$arch; build $$arch ./cmd/cloudlease; done
 
 .PHONY: ci
 ci: ## What has to pass before a change goes in

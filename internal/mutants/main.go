@@ -74,7 +74,7 @@ func run(ctx context.Context, only string, list bool, seeds int) error {
 }
 
 func choose(only string) ([]mutant, error) {
-	all := slices.Concat(mutants, azureMutants)
+	all := slices.Concat(mutants, azureMutants, consulMutants)
 	if only == "" {
 		return all, nil
 	}

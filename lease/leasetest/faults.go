@@ -202,7 +202,7 @@ func send[T any](ctx context.Context, f *Faults, op string, m message[T]) (T, er
 		return none, broken()
 	case DropAnswer, FailAfter:
 		if v, err := await(ctx, f, m, 0, 0); ctx.Err() != nil {
-			return none, err
+			return none, givenUp(ctx) // also if the answer came at that instant
 		} else if err == nil {
 			m.discard(v)
 		}
