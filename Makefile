@@ -20,6 +20,7 @@ missing_go = $(shell go version 2>/dev/null | awk '{ split(substr($$3, 3), v, ".
 	END { if (!ok) print "Go 1.26 or later;" }')
 missing_cc = $(shell test "$$(go env CGO_ENABLED 2>/dev/null)" = 1 && command -v "$$(go env CC)" >/dev/null || \
 	echo "a C compiler, for the race detector;")
+missing_gcc = $(shell command -v "$${CC:-gcc}" >/dev/null || echo "gcc, or another C compiler named in CC;")
 missing_node = $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null || \
 	echo "Node.js 20 or later;")
 missing_npm = $(shell npm --version >/dev/null 2>&1 || echo "npm;")
@@ -32,7 +33,7 @@ need = $(if $(strip $(1)),$(error install $(strip $(1)) then run make again))
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: have-node have-go $(engines) ## Install what stands in for the cloud (Node.js and npm needed; builds Consul once, 6 minutes)
@@ -41,6 +42,10 @@ setup: have-node have-go $(engines) ## Install what stands in for the cloud (Nod
 .PHONY: demo
 demo: have-go ## Show a paused holder meeting the fence; FENCE=off shows it without (Go alone)
 	@go run ./e2e/demo -fence=$(FENCE)
+
+.PHONY: demo-shards
+demo-shards: have-go ## Show workers that share the shards of a stream, one of them killed (Go alone)
+	@go run ./e2e/demoshards
 
 .PHONY: check
 check: have-go ## Format, vet, build and tests in virtual time, on the embedded engine (Go alone)
@@ -81,6 +86,14 @@ stores = $(or $(PACKAGE),$(patsubst %/store.go,%,$(filter-out lease/store.go,$(w
 sim: have-go ## Contention in bad weather, by chance and in virtual time; SEEDS=5000, PACKAGE=dynamolock, MUTANT=name
 	@$(if $(MUTANT),go run ./internal/mutants -only $(MUTANT) -seeds $(SEEDS),\
 		CLOUDLEASE_SEEDS=$(SEEDS) go test -count=1 -timeout 24h -run '^TestSimulation' -v $(addprefix ./,$(stores)))
+
+.PHONY: sim-shards
+sim-shards: have-go ## 10,000 shards and 200 workers in virtual time: the table of docs/shards.md (an hour at most)
+	@go test -count=1 -timeout 60m -run TestSimulation -v ./internal/shardsim -args -full
+
+.PHONY: spec
+spec: have-spec ## Check the model of the protocol with Spin (Go, gcc; Spin or Debian)
+	@go run ./spec
 
 .PHONY: mutants
 mutants: have-go ## Break the code on purpose and see the tests notice; ONLY=name for one
@@ -126,11 +139,13 @@ ci: ## What has to pass before a change goes in
 clean: ## Remove what these targets made
 	rm -rf .bin dist localstack/node_modules
 
-.PHONY: have-go have-race have-node have-postgres
+.PHONY: have-go have-race have-node have-postgres have-spec
 have-go:
 	@:$(call need,$(missing_go))
 have-race:
 	@:$(call need,$(missing_go) $(missing_cc))
+have-spec:
+	@:$(call need,$(missing_go) $(missing_gcc))
 have-node:
 	@:$(call need,$(missing_go) $(missing_node) $(missing_npm))
 have-postgres:
