@@ -150,7 +150,7 @@ func (w *world) play(ctx context.Context) error {
 	for round := 1; round <= rounds; round++ {
 		var wg sync.WaitGroup
 		answers := make([]string, len(w.envs))
-		errs := make([]error, len(w.envs))
+		errs := make([]error, len(w.envs)+1) // the last is that of the kill
 		for i, env := range w.envs {
 			wg.Go(func() {
 				got, err := env.Invoke(ctx, fakelambda.Invocation{Payload: []byte(`{}`)})
@@ -167,7 +167,7 @@ func (w *world) play(ctx context.Context) error {
 			wg.Go(func() {
 				time.Sleep(victimAfter)
 				w.killed = time.Now()
-				errs[victim] = errors.Join(errs[victim], w.envs[victim].Kill())
+				errs[len(w.envs)] = w.envs[victim].Kill()
 			})
 		}
 		wg.Wait()
