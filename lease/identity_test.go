@@ -61,11 +61,7 @@ func TestEachLossTellsItsKind(t *testing.T) {
 		o    lease.Options
 		lose func(*world, *lease.Lease)
 	}{
-		lease.Gone: {lose: func(w *world, l *lease.Lease) {
-			w.store.renew = func(context.Context, lease.Grant) (lease.Grant, error) {
-				return lease.Grant{}, &lease.Error{Op: "renew", Name: l.Name(), Class: lease.ErrLost}
-			}
-		}},
+		lease.Gone: {lose: func(w *world, l *lease.Lease) { w.service.Delete(l.Name()) }},
 		lease.Unrenewed: {lose: func(w *world, _ *lease.Lease) {
 			w.faults.Add(leasetest.Rule{Op: "renew", Kind: leasetest.DropRequest})
 		}},
