@@ -108,6 +108,9 @@ func (s *Store) tried(h *hold, err error) {
 	case err == nil || h.granted:
 	case errors.Is(err, lease.ErrInDoubt):
 		h.doubt = true
+	case h.doubt && errors.Is(err, lease.ErrUnavailable):
+		// An earlier try may have the key as the next will lock it, with the index that an unlock by a round would ask for: no
+		// round must think that it was given up.
 	case h.busy == 0:
 		s.dropLocked(h, false)
 	}
@@ -227,7 +230,7 @@ func (a attempt) ops(ses *session, seen *record) (ops api.TxnOps, checks int) {
 	}
 	ops = append(ops, opTree(a.lockFolder(a.Name)), opTree(a.floorFolder(a.Name)))
 	ops = append(ops,
-		opLock(a.lockPath(a.Name), ses.id, encode(lockNote{Attempt: a.Attempt})), opSet(a.grantPath(a.Name), encode(by)))
+		opLock(a.lockPath(a.Name), ses.id, encode(lockNote{Attempt: a.Attempt, Since: by.Since})), opSet(a.grantPath(a.Name), encode(by)))
 	if keep != nil {
 		ops = append(ops, opSet(a.keptPath(a.Name), keep))
 	}

@@ -43,6 +43,7 @@
 //
 //	answer of a lock lost             sent again: the same attempt writes the same, so the index stays; trusted from the first send
 //	answer of a release lost          the key says that this attempt was freed: success
+//	release did not arrive            no round frees its key before the TTL is over, if it leaves something behind
 //	late or second unlock             conditioned on the index: it does not touch the session's next grant
 //	lock lands after its caller left  the session's next round unlocks it; without another lease the session ends
 //	lock arrives a second time        the index moves: the session's grant is lost, and its key stays closed until the holder knows
@@ -52,6 +53,7 @@
 //	session destroyed, check critical the watch sees it; all leases of the session are lost
 //	server of the session removed     the same; the lock-delay (by default the TTL) keeps the locks closed meanwhile
 //	no leader for a while             the renewal is tried again until the deadline
+//	leader has not caught up          a session that it does not know is read once more, consistently, before it is given up for lost
 //	data lost, or keys imported       the token would fall: ErrMisconfigured, until RaiseFloor has raised it
 //	waiting, index goes back          the blocking query starts anew; if nothing blocks it is polled, twice a second at most
 //

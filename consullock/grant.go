@@ -32,8 +32,11 @@ func (a attempt) granted(ctx context.Context, ses *session, sent lease.Reading, 
 		return lease.Grant{}, a.fail(ctx, "acquire", a.Name, writing, errors.New("the answer does not tell the index of the lock"))
 	}
 	token := lease.Token(granted.ModifyIndex + before.addAt(granted.ModifyIndex))
+	if a.overtaken(&before) {
+		return lease.Grant{}, a.lost("acquire", a.Name, errors.New("an earlier try was granted and taken away"))
+	}
 	if why, hint := a.unfit(&before, token); why != nil {
-		return lease.Grant{}, a.undo(ctx, ses, locked.ModifyIndex, before.note.Token, why, hint)
+		return lease.Grant{}, a.undo(ctx, ses, locked.ModifyIndex, &before, why, hint)
 	}
 	m := lease.Marks{Started: before.keep.Started, Finished: before.keep.Finished}
 	if a.Mark != nil {
@@ -57,6 +60,16 @@ func (a attempt) granted(ctx context.Context, ses *session, sent lease.Reading, 
 	}, nil
 }
 
+// overtaken tells whether what an earlier try of the attempt was granted has been taken away since, by an operator. Its token is
+// over, and what its hold knows of it as well; the attempt begins anew.
+func (a attempt) overtaken(before *record) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	taken := a.hold.lost != nil || before.note.Attempt == a.Attempt && before.note.Freed
+	a.hold.doubt = a.hold.doubt || taken // the session has the key until the next try, or a round, has seen to it
+	return taken
+}
+
 // unfit says why a grant with this token must not be handed out.
 func (a attempt) unfit(before *record, token lease.Token) (why error, hint string) {
 	last := max(before.token(), a.highest(a.Name, 0))
@@ -76,12 +89,20 @@ func (a attempt) unfit(before *record, token lease.Token) (why error, hint strin
 	return nil, ""
 }
 
-// undo gives an unfit grant back.
-func (a attempt) undo(ctx context.Context, ses *session, index uint64, last lease.Token, why error, hint string) error {
+// undo gives an unfit grant back. Its occurrence, if it is for one, was not started.
+func (a attempt) undo(ctx context.Context, ses *session, locked uint64, before *record, why error, hint string) error {
 	path := a.lockPath(a.Name)
-	_, refused, err := a.txn(ctx, api.TxnOps{
-		opUnchanged(path, index), opUnlock(path, ses.id, encode(lockNote{Attempt: a.Attempt, Freed: true, Token: last})),
-	})
+	ops := api.TxnOps{
+		opUnchanged(path, locked), opUnlock(path, ses.id, encode(lockNote{Attempt: a.Attempt, Freed: true, Token: before.note.Token})),
+	}
+	if a.Mark != nil && before.fault == nil {
+		kept := before.keep
+		if before.current() && before.note.Attempt == a.Attempt { // its first try wrote it
+			kept.Started = before.by.Before
+		}
+		ops = append(ops, opUnchanged(a.keptPath(a.Name), index(before.kept)), opSet(a.keptPath(a.Name), encode(kept)))
+	}
+	_, refused, err := a.txn(ctx, ops)
 	if err != nil || len(refused) > 0 {
 		a.mu.Lock()
 		a.hold.doubt = true

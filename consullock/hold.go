@@ -22,6 +22,7 @@ type hold struct {
 	doubt   bool  // a try was not answered: it may still arrive
 	granted bool
 	asked   bool  // its holder does not want it any more
+	leaves  bool  // and leaves something behind, in a release that may be tried again
 	lost    error // why it is not the lock's grant any more
 	told    bool  // its holder knows that, or others may have the lock anyway
 
@@ -65,8 +66,32 @@ func (h *hold) loseLocked(why error, gone bool) {
 	h.losses = nil
 }
 
-// maxDoubts bounds how many names a session is watched for.
-const maxDoubts = 256
+// maxDoubts bounds how many names a session is watched for, and doubtful how long: no request is under way for an hour.
+const (
+	maxDoubts = 256
+	doubtful  = time.Hour
+)
+
+// doubt is a lock that a session may have without a hold.
+type doubt struct {
+	since    lease.Reading
+	onTheWay bool // a request may still take it
+}
+
+// suspectLocked remembers that ses may have a lock. If there are too many, the oldest is forgotten.
+func (s *Store) suspectLocked(ses *session, name string, onTheWay bool) {
+	now := s.clock()
+	if _, listed := ses.doubts[name]; !listed && len(ses.doubts) >= maxDoubts {
+		oldest, age := "", time.Duration(-1)
+		for other, d := range ses.doubts {
+			if a := now.Slow(d.since); a > age {
+				oldest, age = other, a
+			}
+		}
+		delete(ses.doubts, oldest)
+	}
+	ses.doubts[name] = doubt{since: now, onTheWay: onTheWay || ses.doubts[name].onTheWay}
+}
 
 // dropLocked forgets a hold. What its session may have all the same is remembered by the session: a request may still arrive, or,
 // if it mayHave, the key was not seen to be free.
@@ -74,8 +99,8 @@ func (s *Store) dropLocked(h *hold, mayHave bool) {
 	if s.holds[h.Name] == h {
 		delete(s.holds, h.Name)
 	}
-	if (h.doubt || mayHave) && h.ses != nil && !h.ses.dead && len(h.ses.doubts) < maxDoubts {
-		h.ses.doubts[h.Name] = h.ses.doubts[h.Name] || h.doubt
+	if (h.doubt || mayHave) && h.ses != nil && !h.ses.dead {
+		s.suspectLocked(h.ses, h.Name, h.doubt)
 	}
 }
 
@@ -142,6 +167,9 @@ func (s *Store) serve(g lease.Grant, age time.Duration) (*session, lease.Grant, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.holdOfLocked(g.Request)
+	if h != nil && h.granted && h.ses.dead { // that was seen while the answer of the lock was under way
+		h.loseLocked(errSessionOver, true)
+	}
 	switch {
 	case h == nil || !h.granted:
 		return nil, lease.Grant{}, s.lost("renew", g.Name, errSessionOver)
@@ -151,7 +179,10 @@ func (s *Store) serve(g lease.Grant, age time.Duration) (*session, lease.Grant, 
 	case !h.isOf(g):
 		return nil, lease.Grant{}, s.lost("renew", g.Name, fmt.Errorf("the lock has token %d now", h.token))
 	case h.proofs > h.served && s.clock().Fast(h.proved) <= age:
-		h.served, h.given = h.proofs, later(h.given, h.proved)
+		h.served = h.proofs
+		if now := s.clock(); now.Fast(h.proved) < now.Fast(h.given) { // otherwise the holder goes by what it was told before
+			h.given = h.proved
+		}
 		g.Sent, g.Trust = h.proved, h.TTL
 		return nil, g, nil
 	}

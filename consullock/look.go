@@ -34,9 +34,7 @@ func (s *Store) trees(ctx context.Context, op, name string, prefixes ...string) 
 	for _, p := range prefixes {
 		ops = append(ops, opTree(p))
 	}
-	q := query(ctx)
-	q.RequireConsistent = true // a server that was just restarted, or believes that it leads, answers from the past
-	done, resp, _, err := s.api.Txn().Txn(ops, q)
+	done, resp, _, err := s.api.Txn().Txn(ops, consistent(ctx))
 	switch {
 	case err != nil:
 		return nil, s.fail(ctx, op, name, reading, err)

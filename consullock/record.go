@@ -14,7 +14,9 @@ import (
 // lockNote is the value of the key that a session locks.
 type lockNote struct {
 	Attempt string      `json:"attempt"`         // of the newest grant
+	Since   int64       `json:"since,omitempty"` // as the grant's: what is a new grant there is one here, and moves the index
 	Freed   bool        `json:"freed,omitempty"` // it was released or broken
+	Swept   bool        `json:"swept,omitempty"` // its client freed it for want of a lease: a release may yet leave something
 	Token   lease.Token `json:"token,omitempty"` // of the grant that was freed: known only after it was written
 }
 

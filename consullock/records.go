@@ -22,7 +22,7 @@ func (s *Store) Load(ctx context.Context, key string) (lease.Record, error) {
 	if err := sendable(ctx); err != nil {
 		return lease.Record{}, s.fail(ctx, op, key, reading, err)
 	}
-	pair, _, err := s.api.KV().Get(s.recordPath(key), query(ctx))
+	pair, _, err := s.api.KV().Get(s.recordPath(key), consistent(ctx))
 	switch {
 	case err != nil:
 		return lease.Record{}, s.fail(ctx, op, key, reading, err)

@@ -17,7 +17,7 @@ func (s *Store) Release(ctx context.Context, g lease.Grant, f lease.Final) error
 	if err := sendable(ctx); err != nil {
 		return s.fail(ctx, op, g.Name, writing, err)
 	}
-	s.unwanted(g.Request)
+	s.unwanted(g.Request, f.Value != nil || f.Marks != nil)
 	if g.Token == 0 {
 		return s.releaseUnknown(ctx, g.Request)
 	}
@@ -110,6 +110,9 @@ func (r *release) judge(ctx context.Context) (again bool, err error) {
 	session, _, _ := readProof(r.g)
 	r.keepsUnknown(r.g) // what is kept is read again if this goes on
 	switch {
+	case rec.lock != nil && ours && rec.note.Swept && r.leaves() && !rec.held():
+		r.session, r.index = "", rec.lock.ModifyIndex
+		return true, nil
 	case rec.lock != nil && ours && rec.note.Freed:
 		r.released(r.g.Request)
 		return false, nil
@@ -123,6 +126,9 @@ func (r *release) judge(ctx context.Context) (again bool, err error) {
 		r.released(r.g.Request)
 		return false, nil // it was stored, and the lock has been taken since
 	}
+	if rec.held() && rec.lock.Session == session {
+		r.overwritten(r.g.Request)
+	}
 	r.released(r.g.Request)
 	return false, r.lost("release", r.g.Name, rec.whyLost())
 }
@@ -135,12 +141,12 @@ func (s *Store) another(r lease.Request) bool {
 	return h != nil && h.Attempt != r.Attempt && h.liveLocked(s.clock())
 }
 
-// unwanted takes note that the holder does not want its lock any more, whatever becomes of the release.
-func (s *Store) unwanted(r lease.Request) {
+// unwanted takes note that the holder does not want its lock any more, whatever becomes of the release, which may leave something.
+func (s *Store) unwanted(r lease.Request, leaves bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.holdOfLocked(r); h != nil {
-		h.asked = true
+		h.asked, h.leaves = true, h.leaves || leaves
 	}
 }
 
@@ -150,6 +156,15 @@ func (s *Store) released(r lease.Request) {
 	if h := s.holdOfLocked(r); h != nil {
 		h.loseLocked(errors.New("it was released"), true)
 		s.dropLocked(h, false)
+	}
+}
+
+// overwritten takes note that the session has the key of a lease that is over: another request for it came late.
+func (s *Store) overwritten(r lease.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.holdOfLocked(r); h != nil && h.ses != nil && !h.ses.dead {
+		s.suspectLocked(h.ses, r.Name, false)
 	}
 }
 

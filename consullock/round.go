@@ -127,13 +127,28 @@ func (s *Store) renewSession(ctx context.Context, ses *session, sent lease.Readi
 	case err != nil:
 		return &roundError{sessions, err}
 	case entry == nil: // the SDK's way to say that there is none
-		s.died(ses)
-		return errSessionOver
+		return s.sessionGone(ctx, ses)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ses.sent = later(ses.sent, sent)
 	return nil
+}
+
+// sessionGone decides by one consistent read whether a session has ended that a renewal did not find: a server that has just come to
+// lead answers renewals before it has caught up.
+func (s *Store) sessionGone(ctx context.Context, ses *session) error {
+	entry, _, err := s.api.Session().Info(ses.id, consistent(ctx))
+	switch {
+	case err != nil:
+		return &roundError{sessions, err}
+	case entry != nil:
+		return &lease.Error{
+			Op: "renew", Store: s.place, Class: lease.ErrUnavailable, Err: errors.New("the server did not know the session yet"),
+		}
+	}
+	s.died(ses)
+	return errSessionOver
 }
 
 // roundError is why a round failed, and at what.
@@ -209,7 +224,9 @@ func (s *Store) targets(ses *session) []target {
 		}
 	}
 	for _, name := range strays {
-		all = append(all, target{name: name})
+		if h := s.holds[name]; h == nil || h.ses != ses || !h.leaves || s.clock().Fast(h.given) >= h.TTL {
+			all = append(all, target{name: name})
+		}
 	}
 	return all
 }
@@ -278,7 +295,7 @@ func (s *Store) settled(ses *session, name string) {
 		h.loseLocked(errors.New("its key is not locked by its session any more"), true)
 		s.dropLocked(h, false)
 	}
-	if onTheWay, listed := ses.doubts[name]; listed && !onTheWay {
+	if d, listed := ses.doubts[name]; listed && (!d.onTheWay || s.clock().Slow(d.since) > doubtful) {
 		delete(ses.doubts, name)
 	}
 }
@@ -296,7 +313,7 @@ func (s *Store) freeStray(ctx context.Context, ses *session, name string) error 
 	if s.wanted(name, ses) {
 		return nil // an acquire has begun meanwhile, which takes it over
 	}
-	freed := lockNote{Attempt: rec.note.Attempt, Freed: true, Token: rec.token()}
+	freed := lockNote{Attempt: rec.note.Attempt, Freed: true, Swept: true, Token: rec.token()}
 	_, refused, err := s.txn(ctx, api.TxnOps{
 		opUnchanged(s.lockPath(name), rec.lock.ModifyIndex), opUnlock(s.lockPath(name), ses.id, encode(freed)),
 	})

@@ -15,14 +15,14 @@ type session struct {
 	ttl   time.Duration
 	delay time.Duration
 
-	sent     lease.Reading   // when the last good request was sent that made or renewed it
-	dead     bool            // the service does not know it any more
-	round    *round          // the newest renewal under way
-	failure  error           // why the last one failed
-	failedAt lease.Reading   // and when
-	failures int             // how many have
-	spare    bool            // it failed quickly: the next sends one request after the other
-	doubts   map[string]bool // names of locks it may have without a hold; true: a request may still take it
+	sent     lease.Reading    // when the last good request was sent that made or renewed it
+	dead     bool             // the service does not know it any more
+	round    *round           // the newest renewal under way
+	failure  error            // why the last one failed
+	failedAt lease.Reading    // and when
+	failures int              // how many have
+	spare    bool             // it failed quickly: the next sends one request after the other
+	doubts   map[string]doubt // by the names of locks that it may have without a hold
 }
 
 // creation is a session in the making. It outlives the call that asked for it, so that a caller who gives up leaves no session
@@ -128,7 +128,7 @@ type sessionRequest struct {
 func (s *Store) create(ctx context.Context, r lease.Request, c *creation) {
 	defer close(c.done)
 	sent := s.clock()
-	ses := &session{ttl: r.TTL, delay: s.lockDelay(r.TTL), sent: sent, doubts: map[string]bool{}}
+	ses := &session{ttl: r.TTL, delay: s.lockDelay(r.TTL), sent: sent, doubts: map[string]doubt{}}
 	in := sessionRequest{
 		Name: "cloudlease " + r.Holder + ", locks in " + s.opt.Prefix, Node: s.opt.Node, TTL: ses.ttl.String(),
 		LockDelay: ses.delay.String(), Behavior: "release", NodeChecks: append([]string{}, s.opt.Checks...),
@@ -194,7 +194,10 @@ func (s *Store) destroy(ctx context.Context, ses *session) error {
 // no lock-delay follows.
 func (s *Store) end(ctx context.Context, ses *session) error {
 	stray, living := s.straysOf(ses)
-	if ses.dead || s.clock().Slow(ses.sent) > 2*ses.ttl {
+	s.mu.Lock()
+	over := ses.dead || s.clock().Slow(ses.sent) > 2*ses.ttl
+	s.mu.Unlock()
+	if over {
 		return nil
 	}
 	for _, name := range stray {

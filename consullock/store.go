@@ -148,14 +148,14 @@ func (s *Store) Close(ctx context.Context) error {
 		making = append(making, c)
 	}
 	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
 	for _, c := range making { // it then destroys what it made
 		select {
 		case <-c.done:
 		case <-ctx.Done():
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
 	var errs []error
 	for _, ses := range s.takeSessions() {
 		errs = append(errs, s.end(ctx, ses))

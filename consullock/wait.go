@@ -214,9 +214,9 @@ func (s *Store) Watch(ctx context.Context, g lease.Grant) error {
 	ended := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h := s.watched(g, &cancel)
-	if h == nil {
-		return s.lost("watch", g.Name, errSessionOver)
+	h, lost := s.watched(g, &cancel)
+	if lost != nil {
+		return s.lost("watch", g.Name, lost)
 	}
 	defer s.unwatched(h, &cancel)
 	select {
@@ -226,7 +226,7 @@ func (s *Store) Watch(ctx context.Context, g lease.Grant) error {
 	case <-ctx.Done():
 	}
 	if ended.Err() != nil {
-		s.unwanted(g.Request)
+		s.unwanted(g.Request, false)
 		return s.fail(ended, "watch", g.Name, reading, ended.Err())
 	}
 	s.mu.Lock()
@@ -235,19 +235,23 @@ func (s *Store) Watch(ctx context.Context, g lease.Grant) error {
 	return s.lost("watch", g.Name, h.lost)
 }
 
-// watched registers stop, which is called when the lease is lost.
-func (s *Store) watched(g lease.Grant, stop *context.CancelFunc) *hold {
+// watched registers stop, which is called when the lease is lost. If it is lost already, that is told.
+func (s *Store) watched(g lease.Grant, stop *context.CancelFunc) (h *hold, lost error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.holdOfLocked(g.Request)
-	if h == nil || h.lost != nil {
-		return nil
+	h = s.holdOfLocked(g.Request)
+	switch {
+	case h == nil:
+		return nil, errSessionOver
+	case h.lost != nil:
+		h.told = true
+		return nil, h.lost
 	}
 	if h.losses == nil {
 		h.losses = map[*context.CancelFunc]struct{}{}
 	}
 	h.losses[stop] = struct{}{}
-	return h
+	return h, nil
 }
 
 func (s *Store) unwatched(h *hold, stop *context.CancelFunc) {

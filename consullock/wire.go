@@ -23,6 +23,9 @@ func connect(cfg *api.Config, clock lease.Clock, observe func(lease.Reading, htt
 	if _, err := api.NewClient(&c); err != nil { // it fills in c.HttpClient, with the TLS settings and the socket of c
 		return nil, nil, c, lease.Invalid("configure", "", "the client's configuration: %w", err)
 	}
+	if strings.LastIndex(c.Address, "@") > 0 && !strings.HasPrefix(c.Address, "/") { // errors of connections repeat it
+		return nil, nil, c, lease.Invalid("configure", "", "the agent's address has a user or a password in it: they go into the configuration's HttpAuth")
+	}
 	if cfg.HttpClient == nil {
 		own = c.HttpClient
 	}
@@ -82,6 +85,13 @@ func (e *statusError) Error() string { return fmt.Sprintf("%d %s", e.code, e.tex
 
 func query(ctx context.Context) *api.QueryOptions { return new(api.QueryOptions{}).WithContext(ctx) }
 
+// consistent is for reads that decide: a server that was just restarted, or believes that it leads, answers others from the past.
+func consistent(ctx context.Context) *api.QueryOptions {
+	q := query(ctx)
+	q.RequireConsistent = true
+	return q
+}
+
 func write(ctx context.Context) *api.WriteOptions { return new(api.WriteOptions{}).WithContext(ctx) }
 
 // maxOps is how many operations every Consul takes in one transaction; newer ones take twice as many.
@@ -96,7 +106,7 @@ func txn(ctx context.Context, client *api.Client, ops api.TxnOps) ([]*api.KVPair
 	if err := sendable(ctx); err != nil {
 		return nil, nil, err
 	}
-	done, resp, _, err := client.Txn().Txn(ops, query(ctx))
+	done, resp, _, err := client.Txn().Txn(ops, consistent(ctx))
 	switch {
 	case err != nil:
 		return nil, nil, err
