@@ -79,35 +79,48 @@ func unanswered(op string) error {
 	return &lease.Error{Op: op, Class: lease.ErrInDoubt, Err: errors.New("the connection was cut")}
 }
 
-func (w *wire) TryAcquire(ctx context.Context, r lease.Request) (g lease.Grant, err error) {
-	err = w.pass(ctx, "acquire", r.Name, func(ctx context.Context) (err error) { g, err = w.Store.TryAcquire(ctx, r); return err })
-	return g, err
+// answered is pass for a call with a value. A hook may let the call happen after its caller has gone.
+func answered[T any](ctx context.Context, w *wire, op, key string, do func(context.Context) (T, error)) (T, error) {
+	var mu sync.Mutex
+	var value T
+	err := w.pass(ctx, op, key, func(ctx context.Context) error {
+		v, err := do(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		value = v
+		return err
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return value, err
 }
 
-func (w *wire) Renew(ctx context.Context, g lease.Grant) (next lease.Grant, err error) {
-	err = w.pass(ctx, "renew", g.Name, func(ctx context.Context) (err error) { next, err = w.Store.Renew(ctx, g); return err })
-	return next, err
+func (w *wire) TryAcquire(ctx context.Context, r lease.Request) (lease.Grant, error) {
+	return answered(ctx, w, "acquire", r.Name, func(ctx context.Context) (lease.Grant, error) { return w.Store.TryAcquire(ctx, r) })
+}
+
+func (w *wire) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
+	return answered(ctx, w, "renew", g.Name, func(ctx context.Context) (lease.Grant, error) { return w.Store.Renew(ctx, g) })
 }
 
 func (w *wire) Release(ctx context.Context, g lease.Grant, f lease.Final) error {
 	return w.pass(ctx, "release", g.Name, func(ctx context.Context) error { return w.Store.Release(ctx, g, f) })
 }
 
-func (w *wire) Inspect(ctx context.Context, name string) (i lease.Info, err error) {
-	err = w.pass(ctx, "inspect", name, func(ctx context.Context) (err error) { i, err = w.Store.Inspect(ctx, name); return err })
-	return i, err
+func (w *wire) Inspect(ctx context.Context, name string) (lease.Info, error) {
+	return answered(ctx, w, "inspect", name, func(ctx context.Context) (lease.Info, error) { return w.Store.Inspect(ctx, name) })
 }
 
 func (w *wire) Clock() lease.Clock { return w.Store.(lease.Clocked).Clock() }
 
-func (w *wire) Load(ctx context.Context, key string) (r lease.Record, err error) {
-	err = w.pass(ctx, "load", key, func(ctx context.Context) (err error) { r, err = w.records().Load(ctx, key); return err })
-	return r, err
+func (w *wire) Load(ctx context.Context, key string) (lease.Record, error) {
+	return answered(ctx, w, "load", key, func(ctx context.Context) (lease.Record, error) { return w.records().Load(ctx, key) })
 }
 
-func (w *wire) Swap(ctx context.Context, old lease.Record, v []byte, keep time.Duration) (r lease.Record, err error) {
-	err = w.pass(ctx, "swap", old.Key, func(ctx context.Context) (err error) { r, err = w.records().Swap(ctx, old, v, keep); return err })
-	return r, err
+func (w *wire) Swap(ctx context.Context, old lease.Record, v []byte, keep time.Duration) (lease.Record, error) {
+	return answered(ctx, w, "swap", old.Key, func(ctx context.Context) (lease.Record, error) {
+		return w.records().Swap(ctx, old, v, keep)
+	})
 }
 
 func (w *wire) records() lease.Records { return w.Store.(lease.Records) }
