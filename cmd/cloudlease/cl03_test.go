@@ -98,7 +98,10 @@ func TestCL03_BothKilled(t *testing.T) {
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, run.Start())
 	pid := j.pid(1)
-	require.NoError(t, syscall.Kill(-run.Process.Pid, syscall.SIGKILL))
+	helper := parent(t, pid)
+	require.NoError(t, syscall.Kill(run.Process.Pid, syscall.SIGSTOP)) // so that neither sees the other's end
+	require.NoError(t, syscall.Kill(helper, syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(run.Process.Pid, syscall.SIGKILL))
 	require.Equal(t, 137, codeOf(t, run.Wait()))
 	gone(t, pid, time.Now())
 }

@@ -5,8 +5,10 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,15 +90,22 @@ func TestCL05_WaitingReadsNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := w.command(ctx, "run", "L", "--wait", "1m", "--", "cat")
-	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = r, &out, &errs
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	written := func() string {
+		text, err := os.ReadFile(out.Name())
+		require.NoError(t, err)
+		return string(text)
+	}
+	var errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r, out, &errs
 	require.NoError(t, cmd.Start())
 	eventually(t, "it does not wait", func() bool { return len(w.gate.requests("L")) > 3 })
-	require.Empty(t, out.String())
+	require.Empty(t, written())
 	holder.signal(syscall.SIGTERM)
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait(), errs.String())
-	require.Equal(t, "all of it", out.String())
+	require.Equal(t, "all of it", written())
 	require.Empty(t, errs.String(), "stderr is no terminal, so there is no progress")
-	require.NoError(t, r.Close())
+	require.NoError(t, errors.Join(r.Close(), out.Close()))
 }

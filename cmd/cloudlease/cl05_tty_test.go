@@ -57,7 +57,11 @@ func (w *world) terminal(program string, args ...string) *screen {
 		cancel()
 		_ = s.cmd.Wait()
 		_ = f.Close()
-		<-s.done
+		select {
+		case <-s.done:
+		case <-time.After(5 * time.Second): // a read that has begun is not ended by Close
+			w.t.Error("a program still has the terminal")
+		}
 	})
 	return s
 }

@@ -41,8 +41,8 @@ func TestDoctorFindsFaults(t *testing.T) {
 			w.gate.answer("DescribeTable", table(`"Replicas":[{"RegionName":"us-east-1"}],`, "name"))
 		}, "replicas", "fail", "us-east-1", "home=REGION"},
 		"schema": {func(w *world) { w.gate.answer("DescribeTable", table("", "id")) }, "schema", "fail", "its key is id (S, HASH), expected name (S, HASH)", "cloudlease init"},
-		"ahead":  {func(w *world) { w.gate.offset = -time.Minute }, "clock", "warn", "ahead of the service's", "NTP"},
-		"behind": {func(w *world) { w.gate.offset = time.Minute }, "clock", "warn", "behind the service's", "NTP"},
+		"ahead":  {func(w *world) { w.gate.tell(-time.Minute) }, "clock", "warn", "ahead of the service's", "NTP"},
+		"behind": {func(w *world) { w.gate.tell(time.Minute) }, "clock", "warn", "behind the service's", "NTP"},
 		"credentials": {
 			func(w *world) { w.env = append(w.env, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=") }, "credentials", "fail", "", "aws configure",
 		},

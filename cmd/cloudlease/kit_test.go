@@ -142,6 +142,13 @@ func (d *dated) WriteHeader(status int) {
 	d.ResponseWriter.WriteHeader(status)
 }
 
+// tell sets the Date of answers wrong.
+func (g *gate) tell(offset time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.offset = offset
+}
+
 // hang makes every request hang, or lets them fail.
 func (g *gate) hang(on bool) {
 	g.mu.Lock()

@@ -122,7 +122,7 @@ func TestSF03_WhatRunsIsShown(t *testing.T) {
 	w, j := newWorld(t), newJournal(t)
 	const first, second = "2026-03-02T06:00:00Z", "2026-03-02T06:01:00Z"
 	began := time.Now()
-	run := w.start(append([]string{"run", "J", "--ttl", "3s", "--occurrence", first, "--"}, j.worker()...)...)
+	run := w.start(append([]string{"run", "J", "--ttl", "8s", "--occurrence", first, "--"}, j.worker()...)...)
 	j.find("begin", 1)
 	s := w.status("J")
 	require.Equal(t, first, s.Job.Running)

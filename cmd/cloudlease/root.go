@@ -94,7 +94,7 @@ func named(more ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		want := append([]string{"NAME"}, more...)
 		if len(args) != len(want) {
-			return usage("%s takes %s, not %d argument(s)", c.CommandPath(), strings.Join(want, " and "), len(args))
+			return usage("%s takes %d argument(s), %s, not %d", c.CommandPath(), len(want), strings.Join(want, " and "), len(args))
 		}
 		if err := lease.CheckName(args[0]); err != nil {
 			return &exitError{code: codeUsage, err: err}

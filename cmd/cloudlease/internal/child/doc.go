@@ -5,7 +5,8 @@
 // A process that the kernel does not end (in an uninterruptible call, or of another user after setuid) is waited for, and
 // the lease stays held until it ends by itself. Outside of Linux a process that leaves the command's process group
 // (setsid) is not followed. A process that is not a descendant of the command, such as one that the command asked a
-// service manager or a container engine to start, is never seen.
+// service manager or a container engine to start, is never seen. Signals that the caller ignores stay ignored
+// for the command if they are SIGHUP (nohup) and SIGINT; Go's runtime does not tell of others.
 //
 // # Three processes
 //

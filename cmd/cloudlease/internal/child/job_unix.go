@@ -9,30 +9,33 @@ import (
 )
 
 // control passes job control on from the wrapper's group to the supervisor, which is not in it, so that who stops the whole job
-// (kill -STOP %1) does not stop what ends the command in time. It returns when the command is gone.
-func (s *Supervisor) control() {
-	stop, resume := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	signal.Notify(resume, syscall.SIGCONT)
-	defer signal.Stop(resume)
-	for {
-		if !signal.Ignored(syscall.SIGTSTP) {
-			signal.Notify(stop, syscall.SIGTSTP)
-		}
+// (kill -STOP %1) does not stop what ends the command in time. It goes on until Dismiss.
+func (s *Supervisor) control(job bool) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGCONT)
+	if job { // else the kernel drops it, because nobody would continue this process
+		signal.Notify(signals, syscall.SIGTSTP)
+	}
+	s.jobs.Go(func() {
+		defer signal.Stop(signals)
+		s.pass(signals)
+	})
+}
+
+func (s *Supervisor) pass(signals <-chan os.Signal) {
+	for stopped := false; ; {
 		select {
-		case <-stop: // Ctrl-Z while this group has the terminal, or what suspended has sent
-			s.send(order{Stop: true})
-			signal.Reset(syscall.SIGTSTP)
-			_ = syscall.Kill(os.Getpid(), syscall.SIGTSTP) // as it would have been without a handler
-			select {
-			case <-resume:
+		case sig := <-signals:
+			switch {
+			case sig == syscall.SIGCONT:
+				stopped = false
 				s.send(order{Resume: true})
-			case <-s.over:
-				return
+			case !stopped: // Ctrl-Z while this group has the terminal, or what suspended has sent
+				stopped = true
+				s.send(order{Stop: true})
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // the runtime does not give back what SIGTSTP does by itself
 			}
-		case <-resume:
-			s.send(order{Resume: true})
 		case <-s.over:
-			signal.Stop(stop)
 			return
 		}
 	}

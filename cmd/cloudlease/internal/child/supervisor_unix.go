@@ -65,7 +65,6 @@ func Supervise(args []string) int {
 	}
 	orders, up := pipes[0], pipes[1]
 	adopt()
-	keepIgnored()
 	s := &supervisor{news: json.NewEncoder(up), signals: make(chan os.Signal, 64)}
 	for _, sig := range watched {
 		if !signal.Ignored(sig) { // as nohup does: it stays so for the command
@@ -74,15 +73,6 @@ func Supervise(args []string) int {
 	}
 	s.loop(receive(orders))
 	return 0
-}
-
-// keepIgnored lets the command inherit that signals are ignored. The runtime takes most of them over at the start of a program.
-func keepIgnored() {
-	for _, sig := range watched {
-		if signal.Ignored(sig) && sig != syscall.SIGCHLD { // whose ends are needed
-			signal.Ignore(sig)
-		}
-	}
 }
 
 // inherited are the pipes with the descriptors that args tell, which the command does not get.

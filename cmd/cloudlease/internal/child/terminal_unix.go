@@ -94,10 +94,8 @@ func (t *terminal) put(group int) {
 // unstopped changes the terminal from the background, which a process may do while it ignores SIGTTOU. It is ignored for that
 // alone, because a command inherits what is ignored.
 func unstopped(change func()) {
-	if !signal.Ignored(syscall.SIGTTOU) {
-		signal.Ignore(syscall.SIGTTOU)
-		defer signal.Reset(syscall.SIGTTOU)
-	}
+	signal.Ignore(syscall.SIGTTOU)
+	defer signal.Reset(syscall.SIGTTOU)
 	change()
 }
 

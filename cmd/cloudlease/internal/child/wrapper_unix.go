@@ -23,7 +23,8 @@ type Supervisor struct {
 	news    *json.Decoder
 	up      io.Closer
 	group   int
-	over    chan struct{}  // closed when the command is gone
+	over    chan struct{} // closed by Dismiss
+	end     sync.Once
 	jobs    sync.WaitGroup // job control
 
 	mu     sync.Mutex
@@ -35,7 +36,6 @@ type Supervisor struct {
 // its start takes no time of the lease.
 func Launch() (*Supervisor, error) {
 	adopt()
-	keepIgnored()
 	ordersR, ordersW, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe to the supervisor: %w", err)
@@ -64,8 +64,10 @@ func Launch() (*Supervisor, error) {
 // Start starts c, which may run for left unless Trust grants more. It blocks until c runs or could not be started, which is
 // a *StartError.
 func (s *Supervisor) Start(c Command, left time.Duration) error {
+	job := isJob()
+	s.control(job) // before the command can be stopped, and this process with it
 	s.send(order{Start: &start{
-		Path: c.Path, Args: c.Args, Env: c.Env, Grace: c.Grace, Trust: trust{left, time.Now()}, Job: isJob(), Group: syscall.Getpgrp(),
+		Path: c.Path, Args: c.Args, Env: c.Env, Grace: c.Grace, Trust: trust{left, time.Now()}, Job: job, Group: syscall.Getpgrp(),
 	}})
 	var n news
 	if err := s.news.Decode(&n); err != nil {
@@ -80,7 +82,6 @@ func (s *Supervisor) Start(c Command, left time.Duration) error {
 		return e
 	}
 	s.group = n.Started
-	s.jobs.Go(s.control)
 	return nil
 }
 
@@ -129,14 +130,14 @@ func (s *Supervisor) Wait(ended func()) Result {
 			break
 		}
 	}
-	close(s.over)
-	s.jobs.Wait()
 	s.Dismiss()
 	return r
 }
 
 // Dismiss ends a supervisor that has nothing to supervise, and waits for its end. Further calls do nothing.
 func (s *Supervisor) Dismiss() {
+	s.end.Do(func() { close(s.over) })
+	s.jobs.Wait()
 	s.mu.Lock()
 	_ = s.down.Close()
 	s.mu.Unlock()
