@@ -13,6 +13,7 @@ import (
 	azlease "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/pageblob"
 
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -289,7 +290,7 @@ func (s *Store) create(ctx context.Context, name string, n note) (azcore.ETag, e
 	absent := &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}}
 	header, err := s.send(ctx, func(ctx context.Context) error {
 		if s.opt.MetadataTokens {
-			return putEmpty(ctx, s.api.NewBlockBlobClient(s.lockPrefix()+escape(name)), n.metadata(), absent)
+			return putEmpty(ctx, s.api.NewBlockBlobClient(s.lockPrefix()+escape.Name(name)), n.metadata(), absent)
 		}
 		_, err := s.blob(name).Create(ctx, pageblob.PageBytes, &pageblob.CreateOptions{
 			SequenceNumber: new(int64(n.token)), Metadata: n.metadata(), AccessConditions: absent, //nolint:gosec // below 2^53

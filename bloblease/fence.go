@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/cloudlease/cloudlease/fence"
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -79,7 +80,7 @@ func NewGuard(c *container.Client, o *GuardOptions) (*Guard, error) {
 
 // BlobName is the name of the blob that key is kept in: the prefix and the key, with what is not a letter, a digit, '-' or '_'
 // written as =XX.
-func (g *Guard) BlobName(key string) string { return g.opt.Prefix + escape(key) }
+func (g *Guard) BlobName(key string) string { return g.opt.Prefix + escape.Name(key) }
 
 const maxBlobName = 1024
 

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -102,7 +103,7 @@ type found struct {
 func (s *Store) blobs(ctx context.Context, op, part, prefix string) iter.Seq2[found, error] {
 	return func(yield func(found, error) bool) {
 		pager := s.api.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{
-			Prefix: new(part + escape(prefix)), Include: container.ListBlobsInclude{Metadata: true},
+			Prefix: new(part + escape.Name(prefix)), Include: container.ListBlobsInclude{Metadata: true},
 		})
 		for pager.More() {
 			var page container.ListBlobsFlatResponse
@@ -118,7 +119,7 @@ func (s *Store) blobs(ctx context.Context, op, part, prefix string) iter.Seq2[fo
 				continue
 			}
 			for _, item := range page.Segment.BlobItems {
-				key, err := unescape(strings.TrimPrefix(*item.Name, part))
+				key, err := escape.Undo(strings.TrimPrefix(*item.Name, part))
 				if err != nil {
 					yield(found{}, s.foreign(op, "", err))
 					return

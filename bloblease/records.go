@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -33,7 +34,7 @@ func putEmpty(ctx context.Context, client *blockblob.Client, metadata map[string
 }
 
 func (s *Store) recordClient(key string) *blockblob.Client {
-	return s.api.NewBlockBlobClient(s.recordPrefix() + escape(key))
+	return s.api.NewBlockBlobClient(s.recordPrefix() + escape.Name(key))
 }
 
 // Load implements lease.Records: one request.

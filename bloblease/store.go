@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/pageblob"
 
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/internal/servertime"
 	"github.com/cloudlease/cloudlease/lease"
 )
@@ -161,7 +162,7 @@ func (s *Store) blob(name string) *pageblob.Client {
 	defer s.mu.Unlock()
 	b, ok := s.clients[name]
 	if !ok {
-		b = s.api.NewPageBlobClient(s.lockPrefix() + escape(name))
+		b = s.api.NewPageBlobClient(s.lockPrefix() + escape.Name(name))
 		keep(s.clients, name, b)
 	}
 	return b

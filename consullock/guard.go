@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/cloudlease/cloudlease/fence"
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -57,7 +58,7 @@ func NewGuard(cfg *api.Config, o *GuardOptions) (*Guard, error) {
 // Key is the key in Consul that holds the value of a guarded key.
 func (g *Guard) Key(key string) string { return g.folder(key) + valueKey }
 
-func (g *Guard) folder(key string) string { return g.prefix + escape(key) + "/" }
+func (g *Guard) folder(key string) string { return g.prefix + escape.Name(key) + "/" }
 
 // guardNote is the value of the key beside the guarded value.
 type guardNote struct {

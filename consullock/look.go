@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -109,7 +110,7 @@ func (s *Store) Details(ctx context.Context, name string) (Details, error) {
 // List implements lease.Lister: one request for all of them.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[lease.Info, error] {
 	return func(yield func(lease.Info, error) bool) {
-		pairs, err := s.trees(ctx, "list", "", s.opt.Prefix+locksPart+escape(prefix), s.opt.Prefix+floorsPart+escape(prefix))
+		pairs, err := s.trees(ctx, "list", "", s.opt.Prefix+locksPart+escape.Name(prefix), s.opt.Prefix+floorsPart+escape.Name(prefix))
 		if err != nil {
 			yield(lease.Info{}, err)
 			return

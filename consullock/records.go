@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -61,13 +62,13 @@ func (s *Store) Swap(ctx context.Context, old lease.Record, value []byte, _ time
 func (s *Store) Scan(ctx context.Context, prefix string) iter.Seq2[lease.Record, error] {
 	return func(yield func(lease.Record, error) bool) {
 		part := s.opt.Prefix + recordsPart
-		pairs, err := s.trees(ctx, "list", "", part+escape(prefix))
+		pairs, err := s.trees(ctx, "list", "", part+escape.Name(prefix))
 		if err != nil {
 			yield(lease.Record{}, err)
 			return
 		}
 		for _, p := range pairs {
-			key, err := unescape(strings.TrimPrefix(p.Key, part))
+			key, err := escape.Undo(strings.TrimPrefix(p.Key, part))
 			if err != nil {
 				yield(lease.Record{}, s.foreign("list", "", err))
 				return

@@ -119,13 +119,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "heartbeat-survives-release", what: "renewals go on after the release",
-		file: "lease/lease.go", old: "	l.beat.Stop()\n", new: "", old2: "	l.stop()\n	l.c.remove(l)", new2: "	l.c.remove(l)",
+		file: "lease/lease.go", old: "	l.beat.Stop()\n", new: "", old2: "	l.stop()\n	return true", new2: "	return true",
 		tests: "./memlease ./lease",
 	},
 	{
 		name: "first-failure-loses", what: "a lease is given up at the first renewal that fails",
-		file: "lease/keep.go", old: "	case errors.Is(err, ErrLost):\n		l.lose(err)\n		return 0, false",
-		new: "	case err != nil:\n		l.lose(err)\n		return 0, false", tests: "./memlease", run: "TestStore$",
+		file: "lease/keep.go", old: "	case errors.Is(err, ErrLost):\n		l.lose(Gone, err)\n		return 0, false",
+		new: "	case err != nil:\n		l.lose(Gone, err)\n		return 0, false", tests: "./memlease", run: "TestStore$",
 	},
 	{
 		name: "abandoned-acquire-kept", what: "an acquire whose caller has gone keeps the lock for a TTL",
