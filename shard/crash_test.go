@@ -147,6 +147,10 @@ func TestPark(t *testing.T) {
 		other := w.host(config{source: shard.Static(ids(3)...), fn: idle}) // stores no checkpoint by which it would learn of it
 		w.sleep(w.ttl)
 		require.NoError(t, shard.Park(t.Context(), h.client, groupName, "shard-002", "ops", ""))
+		require.ErrorIs(t, shard.UnparkAt(t.Context(), h.client, groupName, "shard-002", "7"), lease.ErrInvalid, "it is still being run")
+		list, err := shard.List(t.Context(), h.client, groupName)
+		require.NoError(t, err)
+		require.NotEmpty(t, list[2].Owner, "it is shown who has not handed it back")
 		w.eventually(w.ttl, "it is handed back", func() bool { return len(other.saw(shard.HandedOver)) == 1 })
 		require.NoError(t, shard.Unpark(t.Context(), h.client, groupName, "shard-001"))
 		require.NoError(t, shard.Unpark(t.Context(), h.client, groupName, "shard-002"))

@@ -53,7 +53,7 @@ func List(ctx context.Context, c *lease.Client, groupName string) ([]Status, err
 	out := make([]Status, 0, len(v.rows)+len(v.bad))
 	for id, have := range v.rows {
 		st := v.describe(id, have.row, c.Clock()().Wall)
-		if st.State == Running {
+		if v.roster.has(have.row.Slot, have.row.Worker) { // it may be parked, and not handed back yet
 			holder, known := owners[have.row.Slot]
 			if !known {
 				info, err := c.Inspect(ctx, g.workerKey(have.row.Slot))
@@ -130,14 +130,27 @@ func Unpark(ctx context.Context, c *lease.Client, groupName, id string) error {
 	return err
 }
 
-// UnparkAt is Unpark that lets the shard go on at position. Whatever was processed after it is processed again.
+// UnparkAt is Unpark that lets the shard go on at position. Whatever was processed after it is processed again. An owner that has
+// not handed the shard back yet would go on where it is: that gives lease.ErrInvalid, and a moment later it is past. It costs one
+// read more.
 func UnparkAt(ctx context.Context, c *lease.Client, groupName, id, position string) error {
 	if err := checkPosition(position); err != nil {
 		return lease.Invalid("unpark", id, "%w", err)
 	}
-	_, err := operate(ctx, c, groupName, id, "unpark", func(r row) (row, error) {
-		if r.Parked == nil {
+	g, err := newGroup(c, groupName)
+	if err != nil {
+		return err
+	}
+	members, _, err := g.loadRoster(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = operate(ctx, c, groupName, id, "unpark", func(r row) (row, error) {
+		switch {
+		case r.Parked == nil:
 			return r, errors.New("it is not parked")
+		case members.has(r.Slot, r.Worker):
+			return r, errors.New("its owner has not handed it back yet; try again when it shows none")
 		}
 		r.Parked, r.Tries, r.At = nil, 0, position
 		return r, nil

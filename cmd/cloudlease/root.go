@@ -45,6 +45,7 @@ Results go to stdout, everything else to stderr. "cloudlease help exit-codes" li
 		&cobra.Group{ID: "look", Title: "Look at locks (changes nothing):"},
 		&cobra.Group{ID: "operate", Title: "Operate locks:"},
 		&cobra.Group{ID: "job", Title: "Scheduled jobs (run --occurrence, and package singleton):"},
+		&cobra.Group{ID: "shard", Title: "Shards that workers share (package shard):"},
 		&cobra.Group{ID: "store", Title: "Prepare the store:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
@@ -57,6 +58,7 @@ Results go to stdout, everything else to stderr. "cloudlease help exit-codes" li
 	add("look", a.statusCommand(), a.listCommand(), a.watchCommand())
 	add("operate", a.breakCommand(), a.floorCommand())
 	add("job", a.historyCommand(), a.clearCommand(), a.pauseCommand(), a.resumeCommand())
+	add("shard", a.shardsCommand(), a.parkCommand(), a.unparkCommand(), a.reseedCommand())
 	add("store", a.initCommand(), a.doctorCommand())
 	root.AddCommand(manCommand(root), &cobra.Command{
 		Use: "exit-codes", Short: "The exit codes of all commands", Long: "The exit codes of all commands:\n\n" + codesHelp,

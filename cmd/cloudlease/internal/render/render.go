@@ -22,7 +22,7 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range slices.Concat([][]string{head}, rows) {
 		for _, cell := range row {
-			_, _ = fmt.Fprintf(tw, "%s\t", short(Plain(cell)))
+			_, _ = fmt.Fprintf(tw, "%s\t", short(Plain(cell), cellSize))
 		}
 		_, _ = fmt.Fprintln(tw)
 	}
@@ -102,11 +102,11 @@ func Plain(s string) string {
 	}, s)
 }
 
-// Lines is Plain for a text of several lines. All but the first are indented, so that none can be taken for another message.
+// Lines is Plain for a message of several lines. All but the first are indented, so that none can be taken for another message.
 func Lines(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i, line := range lines {
-		lines[i] = Plain(strings.ReplaceAll(line, "\t", " "))
+		lines[i] = short(Plain(strings.ReplaceAll(line, "\t", " ")), lineSize)
 	}
 	return strings.Join(lines, "\n  ")
 }
@@ -117,12 +117,15 @@ func steers(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
-// cellSize is the size in characters of the largest cell: no name of a lock has more bytes.
-const cellSize = lease.MaxName
+// The sizes in characters of the largest cell of a table (no name of a lock has more bytes) and of the longest line of a message.
+const (
+	cellSize = lease.MaxName
+	lineSize = 2000
+)
 
-func short(s string) string {
-	if n := utf8.RuneCountInString(s); n > cellSize {
-		return string([]rune(s)[:cellSize-3]) + "..."
+func short(s string, size int) string {
+	if utf8.RuneCountInString(s) <= size {
+		return s
 	}
-	return s
+	return string([]rune(s)[:size-3]) + "..."
 }
