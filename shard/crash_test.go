@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cloudlease/cloudlease/lease"
 	"github.com/cloudlease/cloudlease/shard"
 )
 
