@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -82,6 +83,9 @@ func classify(ctx context.Context, wrote bool, err error) (class error, hint str
 		}
 	}
 	if resp, ok := errors.AsType[*awshttp.ResponseError](err); ok && resp.HTTPStatusCode() != 0 { // 0: nothing came back
+		if brokenOff(err) {
+			return unanswered, ""
+		}
 		switch status := resp.HTTPStatusCode(); {
 		case status == http.StatusUnauthorized, status == http.StatusForbidden:
 			return lease.ErrDenied, "check the credentials"
@@ -102,6 +106,13 @@ func classify(ctx context.Context, wrote bool, err error) (class error, hint str
 		return unanswered, ""
 	}
 	return unsent(err, unanswered)
+}
+
+// brokenOff tells whether the connection ended within the answer, so that its status is all there is: it does not say which error
+// it was.
+func brokenOff(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 // unsent classifies what failed inside the SDK before anything was sent. What is not known to be so, such as the error of a

@@ -3,11 +3,13 @@ package dynamolock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -127,6 +129,22 @@ func TestErrorsOfTheTransport(t *testing.T) {
 			requireClass(t, err, tc.read)
 			_, err = st.Renew(t.Context(), lease.Grant{Request: request("x"), Token: 7})
 			requireClass(t, err, tc.write)
+		})
+	}
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusForbidden} {
+		t.Run(fmt.Sprint("the answer breaks off, ", status), func(t *testing.T) {
+			s := &service{handler: emulator.NewEmbedded()}
+			st, err := dynamolock.New(s.sdk(func(http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					body := io.MultiReader(strings.NewReader(`{"__type":"`), iotest.ErrReader(&net.OpError{Op: "read", Err: net.ErrClosed}))
+					return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(body), Request: r}, nil
+				})
+			}), table, nil)
+			require.NoError(t, err)
+			_, err = st.Inspect(t.Context(), "x")
+			requireClass(t, err, lease.ErrUnavailable)
+			_, err = st.Renew(t.Context(), lease.Grant{Request: request("x"), Token: 7})
+			requireClass(t, err, lease.ErrInDoubt)
 		})
 	}
 	t.Run("the caller's context ends", func(t *testing.T) {
