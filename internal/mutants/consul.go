@@ -125,9 +125,9 @@ var consulMutants = []mutant{
 		new: "\tif len(pairs) < 0 {", tests: "./consullock", run: "CO07",
 	},
 	{
-		name: "consul-any-404-ends-the-session", what: "a 404 of a proxy passes for the end of the session",
-		file: "consullock/wire.go", old: `bytes.Contains(text, []byte("Session id"))`,
-		new: "len(text) >= 0", tests: "./consullock", run: "TestErrors",
+		name: "consul-any-404-ends-the-session", what: "a renewal that finds no session ends it without another look",
+		file: "consullock/round.go", old: "	case entry != nil:\n		return &lease.Error{",
+		new: "	case entry == nil && false:\n		return &lease.Error{", tests: "./consullock", run: "FromThePast",
 	},
 	{
 		name: "consul-fence-by-session", what: "a fence lets an older grant of the same session pass",
