@@ -173,12 +173,10 @@ func cents(n, i int) int { return 1000 + 37*n + 1009*i }
 
 // fill makes the tables and puts the payments into them.
 func (l *lambdas) fill(ctx context.Context) error {
-	for _, table := range []*dynamodb.CreateTableInput{
-		dynamolock.CreateTableInput("locks"), service.Table("results", "key"), service.Table("payments", "day", "id"),
-	} {
-		if _, err := l.api.CreateTable(ctx, table); err != nil {
-			return fmt.Errorf("create table %s: %w", *table.TableName, err)
-		}
+	err := service.CreateTables(ctx, l.api,
+		dynamolock.CreateTableInput("locks"), service.Table("results", "key"), service.Table("payments", "day", "id"))
+	if err != nil {
+		return err
 	}
 	str := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 	for n := range l.Occurrences {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -145,6 +146,10 @@ func seed(t *testing.T, api *dynamodb.Client) {
 	} {
 		_, err := api.CreateTable(t.Context(), table)
 		require.NoError(t, err)
+		there := dynamodb.NewTableExistsWaiter(api, func(o *dynamodb.TableExistsWaiterOptions) {
+			o.MinDelay, o.MaxDelay = 10*time.Millisecond, 100*time.Millisecond
+		})
+		require.NoError(t, there.Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: table.TableName}, time.Minute))
 	}
 	put := func(day string, n int) {
 		_, err := api.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("payments"), Item: map[string]types.AttributeValue{
