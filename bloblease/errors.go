@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -137,7 +138,7 @@ func classify(ctx context.Context, k kind, err error) (class error, hint string)
 	if errors.Is(err, errChanged) { // this package's own finding
 		return errChanged, ""
 	}
-	if _, ok := errors.AsType[*unsentError](err); ok {
+	if _, ok := errors.AsType[*storeerr.UnsentError](err); ok {
 		return lease.ErrUnavailable, ""
 	}
 	if resp, ok := errors.AsType[*azcore.ResponseError](err); ok && resp.StatusCode != 0 {
@@ -220,35 +221,12 @@ func discreet(err error) error {
 		if code == "" {
 			code = http.StatusText(resp.StatusCode)
 		}
-		return &toldError{text: fmt.Sprintf("%d %s", resp.StatusCode, code), err: err}
+		return &storeerr.ToldError{Text: fmt.Sprintf("%d %s", resp.StatusCode, code), Err: err}
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		return &toldError{text: u.Err.Error(), err: err}
+		return &storeerr.ToldError{Text: u.Err.Error(), Err: err}
 	}
 	return err
-}
-
-// toldError keeps an error reachable without repeating its text.
-type toldError struct {
-	text string
-	err  error
-}
-
-func (t *toldError) Error() string { return t.text }
-func (t *toldError) Unwrap() error { return t.err }
-
-// unsentError is a context that had ended before a request was made of it.
-type unsentError struct{ cause error }
-
-func (n *unsentError) Error() string { return "not sent: " + n.cause.Error() }
-func (n *unsentError) Unwrap() error { return n.cause }
-
-// sendable is nil while a request may still be sent.
-func sendable(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return &unsentError{lease.Cause(ctx)}
-	}
-	return nil
 }
 
 // leaseOver tells whether err says that a lease is over, and not only that the blob is not as it was seen.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cloudlease/cloudlease/fence"
 	"github.com/cloudlease/cloudlease/internal/escape"
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -158,7 +159,7 @@ func (w write) condition(seen azcore.ETag) *blob.ModifiedAccessConditions {
 }
 
 func (w write) send(ctx context.Context, c *blob.ModifiedAccessConditions) error {
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return err
 	}
 	o := &blockblob.UploadOptions{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloudlease/cloudlease/internal/escape"
 	"github.com/cloudlease/cloudlease/internal/servertime"
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -103,7 +104,7 @@ var once = policy.RetryOptions{MaxRetries: -1}
 // send makes one request and learns the service's time from its answer. The answer's header is empty if none came. Only answers
 // with a request id are the service's; a gateway in between has a clock of its own.
 func (s *Store) send(ctx context.Context, request func(context.Context) error) (http.Header, error) {
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return nil, err
 	}
 	var raw *http.Response

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) TryAcquire(ctx context.Context, r lease.Request) (lease.Grant, e
 	if r.TTL < s.opt.MinTTL || r.TTL > MaxTTL {
 		return lease.Grant{}, lease.Invalid(op, r.Name, "the TTL %v is not within %v to %v (Options.MinTTL says what the servers' session_ttl_min is)", r.TTL, s.opt.MinTTL, MaxTTL)
 	}
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return lease.Grant{}, s.fail(ctx, op, r.Name, writing, err)
 	}
 	if r.Since.IsZero() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -77,7 +78,7 @@ func (s *Store) rule(k kind) string {
 }
 
 func classify(ctx context.Context, err error) (class error, hint string) {
-	if _, ok := errors.AsType[*unsentError](err); ok {
+	if _, ok := errors.AsType[*storeerr.UnsentError](err); ok {
 		return lease.ErrUnavailable, ""
 	}
 	if refused, ok := errors.AsType[*statusError](err); ok {
@@ -180,30 +181,7 @@ func discreet(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		text = u.Err.Error()
 	}
-	return &toldError{text: scrub(text), err: err}
-}
-
-// toldError keeps an error reachable without repeating its text.
-type toldError struct {
-	text string
-	err  error
-}
-
-func (t *toldError) Error() string { return t.text }
-func (t *toldError) Unwrap() error { return t.err }
-
-// unsentError is a context that had ended before a request was made of it.
-type unsentError struct{ cause error }
-
-func (n *unsentError) Error() string { return "not sent: " + n.cause.Error() }
-func (n *unsentError) Unwrap() error { return n.cause }
-
-// sendable is nil while a request may still be sent.
-func sendable(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return &unsentError{lease.Cause(ctx)}
-	}
-	return nil
+	return &storeerr.ToldError{Text: scrub(text), Err: err}
 }
 
 func (s *Store) lost(op, name string, why error) error {

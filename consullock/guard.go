@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudlease/cloudlease/fence"
 	"github.com/cloudlease/cloudlease/internal/escape"
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -82,7 +83,7 @@ func (g *Guard) Put(ctx context.Context, key string, value []byte, token lease.T
 	if len(key) > maxGuarded || len(value) > MaxRecord {
 		return lease.Invalid(op, key, "the key has more than %d bytes, or the value more than %d", maxGuarded, MaxRecord)
 	}
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return g.s.fail(ctx, op, key, writing, err)
 	}
 	have := g.lastSeen(key)

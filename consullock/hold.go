@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -133,7 +134,7 @@ func readProof(g lease.Grant) (session string, index uint64, err error) {
 // has not served it yet. Trust counts from the beginning of the round.
 func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
 	const op = "renew"
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return lease.Grant{}, s.fail(ctx, op, g.Name, writing, err)
 	}
 	ses, renewed, err := s.serve(g, beat(g.TTL))

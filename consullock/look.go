@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/cloudlease/cloudlease/internal/escape"
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) look(ctx context.Context, op, name string) (record, error) {
 
 // trees reads what is under the prefixes in one step, and makes a second request if there is nothing.
 func (s *Store) trees(ctx context.Context, op, name string, prefixes ...string) ([]*api.KVPair, error) {
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return nil, s.fail(ctx, op, name, reading, err)
 	}
 	var ops api.TxnOps

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/cloudlease/cloudlease/internal/escape"
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -20,7 +21,7 @@ const MaxRecord = 256 << 10
 // Load implements lease.Records: one request. A record's version is its key's index.
 func (s *Store) Load(ctx context.Context, key string) (lease.Record, error) {
 	const op = "load"
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return lease.Record{}, s.fail(ctx, op, key, reading, err)
 	}
 	pair, _, err := s.api.KV().Get(s.recordPath(key), consistent(ctx))

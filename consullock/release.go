@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -14,7 +15,7 @@ import (
 // released as well.
 func (s *Store) Release(ctx context.Context, g lease.Grant, f lease.Final) error {
 	const op = "release"
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return s.fail(ctx, op, g.Name, writing, err)
 	}
 	s.unwanted(g.Request, f.Value != nil || f.Marks != nil)

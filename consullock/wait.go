@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -142,7 +143,7 @@ func (s *Store) ask(ctx context.Context, name string) (free bool, err error) {
 // blockingGet reads the key of a lock when its index is above last, or at the end of waitTime; at once if last is 0. next is what
 // to ask with the next time. A query that the service does not answer in time counts as one without news.
 func (s *Store) blockingGet(ctx context.Context, name string, last uint64) (pair *api.KVPair, next uint64, err error) {
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return nil, 0, s.fail(ctx, "wait for", name, reading, err)
 	}
 	cut, cancel := context.WithTimeout(ctx, waitCut)

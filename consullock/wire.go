@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -103,7 +104,7 @@ func (s *Store) txn(ctx context.Context, ops api.TxnOps) (results []*api.KVPair,
 }
 
 func txn(ctx context.Context, client *api.Client, ops api.TxnOps) ([]*api.KVPair, api.TxnErrors, error) {
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return nil, nil, err
 	}
 	done, resp, _, err := client.Txn().Txn(ops, consistent(ctx))

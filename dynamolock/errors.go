@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -58,7 +59,7 @@ func fail(ctx context.Context, op, table, name string, wrote bool, err error) er
 		e.Hint = fmt.Sprintf(e.Hint, table)
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok && secretive[api.ErrorCode()] {
-		e.Err = &unspoken{text: api.ErrorCode(), err: err}
+		e.Err = &storeerr.ToldError{Text: api.ErrorCode(), Err: err}
 	}
 	return e
 }
@@ -68,7 +69,7 @@ func classify(ctx context.Context, wrote bool, err error) (class error, hint str
 	if wrote {
 		unanswered = lease.ErrInDoubt
 	}
-	if _, ok := errors.AsType[*unsentError](err); ok {
+	if _, ok := errors.AsType[*storeerr.UnsentError](err); ok {
 		return lease.ErrUnavailable, ""
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
@@ -129,29 +130,6 @@ func unsent(err, unanswered error) (class error, hint string) {
 		return lease.ErrMisconfigured, "check the client's region and endpoint"
 	}
 	return unanswered, ""
-}
-
-// unspoken keeps an error reachable without repeating its text.
-type unspoken struct {
-	text string
-	err  error
-}
-
-func (u *unspoken) Error() string { return u.text }
-func (u *unspoken) Unwrap() error { return u.err }
-
-// unsentError is a context that had ended before a request was made of it.
-type unsentError struct{ cause error }
-
-func (n *unsentError) Error() string { return "not sent: " + n.cause.Error() }
-func (n *unsentError) Unwrap() error { return n.cause }
-
-// sendable is nil while a request may still be sent.
-func sendable(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return &unsentError{lease.Cause(ctx)}
-	}
-	return nil
 }
 
 // refused is the item that made a condition fail; ok tells that a condition failed. Some engines do not return the item.

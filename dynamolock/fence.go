@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/cloudlease/cloudlease/fence"
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -61,7 +62,7 @@ func (g *Guard) Put(ctx context.Context, key string, value []byte, token lease.T
 	if err := fence.Check(key, token, holder); err != nil {
 		return err
 	}
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return fail(ctx, "put", g.table, key, true, err)
 	}
 	_, err := g.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/cloudlease/cloudlease/internal/servertime"
+	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -91,7 +92,7 @@ func once(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 
 // get reads an item, strongly consistent, and learns the service's time.
 func (s *Store) get(ctx context.Context, key string) (item, error) {
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return nil, err
 	}
 	sent := s.clock()
@@ -108,7 +109,7 @@ func (s *Store) get(ctx context.Context, key string) (item, error) {
 
 // update writes an item and learns the service's time.
 func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput) (item, error) {
-	if err := sendable(ctx); err != nil {
+	if err := storeerr.Sendable(ctx); err != nil {
 		return nil, err
 	}
 	in.TableName = &s.table

@@ -9,7 +9,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/hashicorp/consul/api"
 	"github.com/stretchr/testify/require"
 
@@ -27,13 +26,7 @@ func realBackends() []backend {
 	for _, engine := range emulator.Engines() {
 		all = append(all, backend{name: engine.Name, minTTL: dynamolock.MinTTL, slack: 5 * time.Second, open: func(t *testing.T) service {
 			sdk := emulator.Client(engine.For(t).URL, transport(t))
-			in := dynamolock.CreateTableInput("locks")
-			_, err := sdk.CreateTable(t.Context(), in)
-			require.NoError(t, err)
-			there := dynamodb.NewTableExistsWaiter(sdk, func(o *dynamodb.TableExistsWaiterOptions) {
-				o.MinDelay, o.MaxDelay = 10*time.Millisecond, 100*time.Millisecond
-			})
-			require.NoError(t, there.Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: in.TableName}, time.Minute))
+			require.NoError(t, emulator.CreateTables(t.Context(), sdk, dynamolock.CreateTableInput("locks")))
 			return service{connect: func(c lease.Clock) lease.Store {
 				s, err := dynamolock.New(sdk, "locks", &dynamolock.Options{Clock: c})
 				require.NoError(t, err)

@@ -173,7 +173,7 @@ func cents(n, i int) int { return 1000 + 37*n + 1009*i }
 
 // fill makes the tables and puts the payments into them.
 func (l *lambdas) fill(ctx context.Context) error {
-	err := service.CreateTables(ctx, l.api,
+	err := emulator.CreateTables(ctx, l.api,
 		dynamolock.CreateTableInput("locks"), service.Table("results", "key"), service.Table("payments", "day", "id"))
 	if err != nil {
 		return err

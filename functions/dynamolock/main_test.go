@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -29,7 +28,7 @@ func TestEnvironment(t *testing.T) {
 		"AWS_ENDPOINT_URL": "http://127.0.0.1:4566", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:8000", "LEASE_JOB": "other",
 	}))
 	require.NoError(t, err)
-	require.Equal(t, "http://127.0.0.1:8000", c.endpoint, "the more specific one")
+	require.Equal(t, "http://127.0.0.1:8000", c.Endpoint, "the more specific one")
 	require.Equal(t, "other", c.Job)
 }
 
@@ -42,12 +41,12 @@ func TestBadEnvironment(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	c, err := configure(complete.With(map[string]string{"AWS_SESSION_TOKEN": "session"}))
 	require.NoError(t, err)
-	creds, err := c.credentials(t.Context())
+	creds, err := c.Credentials(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "session", creds.SessionToken)
 	c, err = configure(complete.With(map[string]string{"AWS_SECRET_ACCESS_KEY": ""}))
 	require.NoError(t, err)
-	_, err = c.credentials(t.Context())
+	_, err = c.Credentials(t.Context())
 	require.ErrorContains(t, err, "AWS_SECRET_ACCESS_KEY")
 }
 
@@ -141,16 +140,8 @@ func TestMissingPaymentsTable(t *testing.T) {
 // seed makes the tables and thirty payments of 1 to 30 EUR on one day, and one on each day beside it.
 func seed(t *testing.T, api *dynamodb.Client) {
 	t.Helper()
-	for _, table := range []*dynamodb.CreateTableInput{
-		dynamolock.CreateTableInput("locks"), tableOf("results", "key"), tableOf("payments", "day", "id"),
-	} {
-		_, err := api.CreateTable(t.Context(), table)
-		require.NoError(t, err)
-		there := dynamodb.NewTableExistsWaiter(api, func(o *dynamodb.TableExistsWaiterOptions) {
-			o.MinDelay, o.MaxDelay = 10*time.Millisecond, 100*time.Millisecond
-		})
-		require.NoError(t, there.Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: table.TableName}, time.Minute))
-	}
+	require.NoError(t, emulator.CreateTables(t.Context(), api,
+		dynamolock.CreateTableInput("locks"), tableOf("results", "key"), tableOf("payments", "day", "id")))
 	put := func(day string, n int) {
 		_, err := api.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("payments"), Item: map[string]types.AttributeValue{
 			"day": str(day), "id": str(fmt.Sprintf("p%03d", n)), "cents": number(fmt.Sprint(n * 100)), "currency": str("EUR"),

@@ -21,7 +21,7 @@ func newHandler(getenv func(string) string) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := cfg.client()
+	api := cfg.DynamoDB()
 	store, err := dynamolock.New(api, cfg.leaseTable, nil)
 	if err != nil {
 		return nil, err

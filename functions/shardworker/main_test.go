@@ -118,6 +118,6 @@ func TestTooLittleTime(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	c, err := configure(environment("", map[string]string{"AWS_SECRET_ACCESS_KEY": ""}))
 	require.NoError(t, err)
-	_, err = c.credentials(t.Context())
+	_, err = c.Credentials(t.Context())
 	require.ErrorContains(t, err, "AWS_SECRET_ACCESS_KEY")
 }

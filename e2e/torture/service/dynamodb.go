@@ -58,23 +58,7 @@ func (DynamoDB) Start(ctx context.Context, dir string, port int) (*Engine, error
 
 // Prepare implements Service.
 func (DynamoDB) Prepare(ctx context.Context, url string) error {
-	return CreateTables(ctx, emulator.Client(url, nil), dynamolock.CreateTableInput(locksTable), Table(guardedTable, "key"))
-}
-
-// CreateTables makes tables and waits until they are there.
-func CreateTables(ctx context.Context, api *dynamodb.Client, tables ...*dynamodb.CreateTableInput) error {
-	there := dynamodb.NewTableExistsWaiter(api, func(o *dynamodb.TableExistsWaiterOptions) {
-		o.MinDelay, o.MaxDelay = 20*time.Millisecond, 200*time.Millisecond
-	})
-	for _, table := range tables {
-		if _, err := api.CreateTable(ctx, table); err != nil {
-			return fmt.Errorf("create table %s: %w", *table.TableName, err)
-		}
-		if err := there.Wait(ctx, &dynamodb.DescribeTableInput{TableName: table.TableName}, time.Minute); err != nil {
-			return fmt.Errorf("wait for table %s: %w", *table.TableName, err)
-		}
-	}
-	return nil
+	return emulator.CreateTables(ctx, emulator.Client(url, nil), dynamolock.CreateTableInput(locksTable), Table(guardedTable, "key"))
 }
 
 // Table describes a table with string keys: the hash key and, if there is a second, the range key.
