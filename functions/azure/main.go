@@ -10,10 +10,12 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/cloudlease/cloudlease/functions/internal/logs"
 )
 
 func main() {
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	logs.Start(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := serve(ctx, os.Getenv)
 	stop()

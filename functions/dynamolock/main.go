@@ -3,6 +3,8 @@
 package main
 
 import (
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/cloudlease/cloudlease/dynamolock"
 	"github.com/cloudlease/cloudlease/functions/internal/start"
 	"github.com/cloudlease/cloudlease/lambdalease"
@@ -16,7 +18,10 @@ func newHandler(getenv func(string) string) (*lambdalease.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := cfg.DynamoDB()
+	return open(cfg, cfg.DynamoDB())
+}
+
+func open(cfg config, api *dynamodb.Client) (*lambdalease.Handler, error) {
 	store, err := dynamolock.New(api, cfg.leaseTable, nil)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/cloudlease/cloudlease/functions/internal/settlement"
+	"github.com/cloudlease/cloudlease/lease"
 )
 
 // payments are a DynamoDB table with the hash key "day" (S) and the range key "id" (S), and the attributes "cents" (N)
@@ -32,7 +34,7 @@ func (p *payments) Day(ctx context.Context, day string) iter.Seq2[settlement.Pay
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
-				yield(settlement.Payment{}, fmt.Errorf("read the table %s: %w", p.table, err))
+				yield(settlement.Payment{}, p.unread(err))
 				return
 			}
 			for _, item := range page.Items {
@@ -46,6 +48,23 @@ func (p *payments) Day(ctx context.Context, day string) iter.Seq2[settlement.Pay
 			}
 		}
 	}
+}
+
+// unread gives an error its class, so that an alarm tells a deployment that is wrong from a service that is out.
+func (p *payments) unread(err error) error {
+	failed := &lease.Error{Op: "read", Store: "DynamoDB table " + p.table, Err: err}
+	api, answered := errors.AsType[smithy.APIError](err)
+	switch {
+	case !answered:
+		return fmt.Errorf("read the table %s: %w", p.table, err)
+	case api.ErrorCode() == "AccessDeniedException":
+		failed.Class, failed.Hint = lease.ErrDenied, "the function's role needs dynamodb:Query on the table"
+	case api.ErrorCode() == "ResourceNotFoundException":
+		failed.Class, failed.Hint = lease.ErrMisconfigured, "set PAYMENTS_TABLE to a table of this region"
+	default:
+		return fmt.Errorf("read the table %s: %w", p.table, err)
+	}
+	return failed
 }
 
 func decode(item map[string]types.AttributeValue) (settlement.Payment, error) {

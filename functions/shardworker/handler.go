@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cloudlease/cloudlease/fence"
+	"github.com/cloudlease/cloudlease/lease"
 	"github.com/cloudlease/cloudlease/shard"
 )
 
@@ -39,7 +41,9 @@ func (h *handler) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		end := deadline.Add(-h.reserve)
 		if left := time.Until(end); left <= 0 {
-			return nil, fmt.Errorf("the function's time-out is not longer than the reserve of %v", h.reserve)
+			err := fmt.Errorf("the function's time-out is not longer than the reserve of %v", h.reserve)
+			h.tell(report{}, err)
+			return nil, err
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, end)
@@ -56,11 +60,21 @@ func (h *handler) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
 		return err
 	})
 	r := report{Shards: shards.Load(), Records: records.Load(), Ended: ended.Load()}
-	h.log.Info("shard worker", slog.Int64("shards", r.Shards), slog.Int64("records", r.Records), slog.Int64("ended", r.Ended))
+	h.tell(r, err)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(r)
+}
+
+// tell writes the line that says how an invocation ended. Alarms look for it.
+func (h *handler) tell(r report, err error) {
+	log := h.log.With(slog.Int64("shards", r.Shards), slog.Int64("records", r.Records), slog.Int64("ended", r.Ended))
+	if err != nil {
+		log.Error("shard worker", slog.String("err", err.Error()))
+		return
+	}
+	log.Info("shard worker")
 }
 
 // process works on a shard batch by batch, from its last checkpoint on, until it is asked to stop or the shard has ended.
@@ -107,5 +121,9 @@ func (h *handler) write(ctx context.Context, s *shard.Shard, r record) error {
 	if err != nil {
 		return err
 	}
-	return h.results.Put(ctx, s.ID(), value, s.Token(), s.Holder())
+	err = h.results.Put(ctx, s.ID(), value, s.Token(), s.Holder())
+	if errors.Is(err, lease.ErrStale) { // the worker does not tell it if the shard is lost by now
+		h.log.Warn("stale write refused", slog.String("shard", s.ID()), slog.String("err", err.Error()))
+	}
+	return err
 }

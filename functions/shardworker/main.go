@@ -7,6 +7,8 @@ package main
 import (
 	"log/slog"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/cloudlease/cloudlease/dynamolock"
 	"github.com/cloudlease/cloudlease/functions/internal/start"
 	"github.com/cloudlease/cloudlease/lease"
@@ -21,7 +23,10 @@ func newHandler(getenv func(string) string) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := cfg.DynamoDB()
+	return open(cfg, cfg.DynamoDB())
+}
+
+func open(cfg config, api *dynamodb.Client) (*handler, error) {
 	store, err := dynamolock.New(api, cfg.leaseTable, nil)
 	if err != nil {
 		return nil, err

@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net/http"
 	"net/url"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/cloudlease/cloudlease/functions/internal/settlement"
+	"github.com/cloudlease/cloudlease/lease"
 )
 
 // Payments are a container with one blob per day, such as 2026-03-01.jsonl: one payment per line, as
@@ -61,8 +64,21 @@ func (p Payments) Day(ctx context.Context, day string) iter.Seq2[settlement.Paym
 	}
 }
 
-// unread says that a blob could not be read. The error of a failed connection repeats the URL, and so a signature that is in it.
+// unread says that a blob could not be read, and gives the error its class, so that an alarm tells a deployment that is wrong from a
+// service that is out. The error of a failed connection repeats the URL, and so a signature that is in it.
 func unread(name string, err error) error {
+	failed := &lease.Error{Op: "read", Store: "Azure Blob Storage", Name: name}
+	refused, answered := errors.AsType[*azcore.ResponseError](err)
+	switch {
+	case answered && refused.StatusCode == http.StatusForbidden:
+		failed.Class, failed.Hint = lease.ErrDenied, "the identity needs blobs/read on the container of PAYMENTS_CONTAINER"
+	case bloberror.HasCode(err, bloberror.ContainerNotFound):
+		failed.Class, failed.Hint = lease.ErrMisconfigured, "set PAYMENTS_CONTAINER to a container of the account"
+	}
+	if failed.Class != nil {
+		failed.Err = fmt.Errorf("the answer has status %d and code %s", refused.StatusCode, refused.ErrorCode)
+		return failed
+	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
 	}

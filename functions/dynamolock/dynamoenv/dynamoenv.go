@@ -32,13 +32,13 @@ func Configure(r *environ.Reader, getenv func(string) string) Settings {
 	return s
 }
 
-// DynamoDB makes the function's one DynamoDB client.
-func (s Settings) DynamoDB() *dynamodb.Client {
+// DynamoDB makes the function's one DynamoDB client. Tests change it.
+func (s Settings) DynamoDB(changes ...func(*dynamodb.Options)) *dynamodb.Client {
 	o := dynamodb.Options{Region: s.Region, Credentials: aws.CredentialsProviderFunc(s.Credentials)}
 	if s.Endpoint != "" {
 		o.BaseEndpoint = aws.String(s.Endpoint)
 	}
-	return dynamodb.New(o)
+	return dynamodb.New(o, changes...)
 }
 
 // Credentials are those that Lambda puts into the environment of a function. They stay the same for its environment's life.
