@@ -13,13 +13,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/consul/api"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cloudlease/cloudlease/consullock"
 	"github.com/cloudlease/cloudlease/internal/emulator"
+	"github.com/cloudlease/cloudlease/internal/live"
 	"github.com/cloudlease/cloudlease/lease/leasetest"
 )
 
@@ -133,13 +134,35 @@ func TestInRealTime(t *testing.T) {
 	}
 	a, err := shared()
 	require.NoError(t, err)
+	inRealTime(t, func(t *testing.T, o consullock.Options) *backend {
+		t.Helper()
+		return newReal(t, a, o)
+	})
+}
+
+// TestLive runs both specifications on a Consul of yours, if it is asked for: see internal/live. Its servers must allow sessions
+// of a second (session_ttl_min).
+func TestLive(t *testing.T) {
+	if !live.Wanted(live.Consul) {
+		return
+	}
+	prefixes, err := live.OpenPrefixes()
+	require.NoError(t, err)
+	inRealTime(t, func(t *testing.T, o consullock.Options) *backend {
+		t.Helper()
+		return newLive(t, prefixes, o)
+	})
+}
+
+func inRealTime(t *testing.T, service func(*testing.T, consullock.Options) *backend) {
+	t.Helper()
 	for name, o := range map[string]consullock.Options{"plain": {}, "naming the holder": {NameHolder: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			leasetest.TestStore(t, leasetest.Harness{
 				TTL: ttl, Slack: ttl, PerSecond: perSecond, Rounds: 2, Anonymous: !o.NameHolder, New: func(t *testing.T) leasetest.Backend {
 					t.Helper()
-					return newReal(t, a, o)
+					return service(t, o)
 				},
 			})
 		})
@@ -148,7 +171,7 @@ func TestInRealTime(t *testing.T) {
 		t.Parallel()
 		leasetest.TestGuard(t, leasetest.GuardHarness{New: func(t *testing.T) leasetest.Guarded {
 			t.Helper()
-			return newReal(t, a, consullock.Options{})
+			return service(t, consullock.Options{})
 		}})
 	})
 }
@@ -168,4 +191,21 @@ func newReal(t *testing.T, a *agent, o consullock.Options) *backend {
 	}
 }
 
-var _ = time.Second
+// newLive is a prefix of its own for one subtest, whose keys are removed with it.
+func newLive(t *testing.T, prefixes *live.Prefixes, o consullock.Options) *backend {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	o.Prefix = prefixes.Name()
+	require.NoError(t, prefixes.Create(t.Context(), o.Prefix))
+	t.Cleanup(func() { assert.NoError(t, prefixes.Remove(context.Background(), o.Prefix)) })
+	return &backend{
+		opt: o, config: func(wrap func(http.RoundTripper) http.RoundTripper) *api.Config {
+			return prefixes.Config(wrap(transport))
+		},
+		remove: func(t *testing.T, folder string) {
+			t.Helper()
+			require.NoError(t, prefixes.Remove(t.Context(), folder))
+		},
+	}
+}

@@ -1,7 +1,10 @@
 package consullock_test
 
 import (
+	"context"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,4 +170,51 @@ func TestRetryOfARelease(t *testing.T) {
 			require.NoError(t, b.Close(t.Context()))
 		})
 	}
+}
+
+// TestCloseEndsASessionInTheMaking: nothing goes on after Close, also if its caller has less patience than a creation.
+func TestCloseEndsASessionInTheMaking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(consulfake.Options{})
+		var swallowing hole
+		swallowing.set(all)
+		var open atomic.Int32
+		st := newStore(t, s.config(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				open.Add(1)
+				defer open.Add(-1)
+				return swallowing.wrap(next).RoundTrip(r)
+			})
+		}), consullock.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := st.TryAcquire(ctx, request("x"))
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		synctest.Wait()
+		require.EqualValues(t, 1, open.Load(), "the session is still in the making")
+		closing, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, st.Close(closing))
+		require.Zero(t, open.Load(), "its request goes on after Close")
+	})
+}
+
+// TestLossIsToldThoughTheSessionHangs: a lost lease is told, and nothing of its watch goes on, although the renewal that looks
+// after the other leases of the session is swallowed.
+func TestLossIsToldThoughTheSessionHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(consulfake.Options{})
+		var swallowing hole
+		c := clientOf(t, newStore(t, s.config(swallowing.wrap), consullock.Options{}), nil)
+		x, y := acquire(t, c, "x"), acquire(t, c, "y")
+		time.Sleep(ttl/3 + ttl/20) // watched, and just renewed
+		swallowing.set(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/session/renew/") })
+		require.True(t, s.Delete("cloudlease/locks/x/", true))
+		require.LessOrEqual(t, awaitLoss(t, x, ttl/3), ttl/4)
+		swallowing.set(nil)
+		time.Sleep(2 * ttl)
+		require.NoError(t, y.Err())
+		require.NoError(t, y.Release(t.Context()))
+		require.NoError(t, c.Close(t.Context()))
+	})
 }

@@ -28,6 +28,7 @@ type session struct {
 // creation is a session in the making. It outlives the call that asked for it, so that a caller who gives up leaves no session
 // behind that nobody knows of.
 type creation struct {
+	stop context.CancelFunc
 	done chan struct{}
 	sent lease.Reading
 	ses  *session
@@ -92,11 +93,11 @@ func (s *Store) lastSession(ctx context.Context, r lease.Request) (*session, lea
 	}
 	c := s.making[r.TTL]
 	if c == nil {
-		c = &creation{done: make(chan struct{})}
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+		c = &creation{stop: stop, done: make(chan struct{})}
 		s.making[r.TTL] = c
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 		go func() {
-			defer cancel()
+			defer stop()
 			s.create(ctx, r, c)
 		}()
 	}

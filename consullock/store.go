@@ -153,7 +153,9 @@ func (s *Store) Close(ctx context.Context) error {
 	for _, c := range making { // it then destroys what it made
 		select {
 		case <-c.done:
-		case <-ctx.Done():
+		case <-ctx.Done(): // nothing of this store goes on when it is closed
+			c.stop()
+			<-c.done
 		}
 	}
 	var errs []error

@@ -37,11 +37,6 @@ func virtual(o consullock.Options) leasetest.Harness {
 	}}
 }
 
-// TestSimulation tries the store by chance, without a lock-delay: with one, a holder that is late has stopped long before the next.
-func TestSimulation(t *testing.T) {
-	leasetest.Simulate(t, virtual(consullock.Options{LockDelay: -1}), leasetest.Simulation{Seeds: 9})
-}
-
 // TestGuard runs the guards' specification in virtual time.
 func TestGuard(t *testing.T) {
 	leasetest.TestGuard(t, leasetest.GuardHarness{Virtual: true, New: func(t *testing.T) leasetest.Guarded {
@@ -59,7 +54,10 @@ type backend struct {
 
 func newVirtual(t *testing.T, o consullock.Options) *backend {
 	t.Helper()
-	s := newService(consulfake.Options{})
+	return newVirtualOf(newService(consulfake.Options{}), o)
+}
+
+func newVirtualOf(s *service, o consullock.Options) *backend {
 	return &backend{opt: o, config: s.config, remove: func(t *testing.T, folder string) {
 		t.Helper()
 		require.True(t, s.Delete(folder, true))

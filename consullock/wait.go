@@ -2,7 +2,6 @@ package consullock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -296,11 +295,12 @@ func (s *Store) isLost(h *hold) bool {
 	return h.lost != nil
 }
 
-// checkOthers looks after the other leases of a session when one was lost: it may be the session that ended.
+// checkOthers looks after the other leases of a session when one was lost, which ended ctx: it may be the session that ended, and
+// then they are told. It does not take long, because the holder of the one that was lost is told afterwards.
 func (s *Store) checkOthers(ctx context.Context, ses *session) {
 	if _, living := s.straysOf(ses); living {
-		if err := s.renewed(context.WithoutCancel(ctx), ses); errors.Is(err, errSessionOver) {
-			return // the others were told
-		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ses.ttl/4)
+		defer cancel()
+		_ = s.renewed(ctx, ses) // if it fails, they learn it at their own renewals
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudlease/cloudlease/lease"
@@ -20,6 +21,7 @@ import (
 // Service is a lock service in memory. Its clock is the process's, so that it runs in virtual time inside a
 // testing/synctest bubble. Make one with NewService.
 type Service struct {
+	saves   atomic.Uint64 // ever begun
 	mu      sync.Mutex
 	token   lease.Token // of the newest grant of any name, so that tokens survive the deletion of records
 	locks   map[string]*record
@@ -32,6 +34,7 @@ type record struct {
 	token           lease.Token
 	since, expires  time.Time
 	value           []byte
+	saved           uint64 // which Save wrote the value
 	marks           lease.Marks
 }
 
@@ -216,9 +219,14 @@ func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
 	return s.renew(ctx, "renew", g, func(*record) {})
 }
 
-// Save implements lease.Store. It renews the lease as well.
+// Save implements lease.Store. It renews the lease as well. One that arrives when a later one has does not bring its value back.
 func (s *Store) Save(ctx context.Context, g lease.Grant, value []byte) (lease.Grant, error) {
-	return s.renew(ctx, "save", g, func(rec *record) { rec.value = slices.Clone(value) })
+	n, value := s.s.saves.Add(1), slices.Clone(value)
+	return s.renew(ctx, "save", g, func(rec *record) {
+		if n >= rec.saved {
+			rec.saved, rec.value = n, value
+		}
+	})
 }
 
 func (s *Store) renew(ctx context.Context, op string, g lease.Grant, change func(*record)) (lease.Grant, error) {

@@ -198,3 +198,25 @@ func TestStoresOfOneServiceShareItsLocks(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// TestLateSave: a Save that was given up and arrives when the next one has does not bring its value back.
+func TestLateSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := leasetest.NewFaults()
+		st := memlease.NewService().Store(&memlease.Options{Intercept: f.Intercept})
+		g, err := st.TryAcquire(t.Context(), request("x", "attempt"))
+		require.NoError(t, err)
+		late := f.Add(leasetest.Rule{Op: "save", Kind: leasetest.DelayBefore, Delay: 2 * time.Second, Nth: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = st.Save(ctx, g, []byte("old"))
+		require.ErrorIs(t, err, lease.ErrInDoubt)
+		late.Stop()
+		_, err = st.Save(t.Context(), g, []byte("new"))
+		require.NoError(t, err)
+		f.Settle()
+		info, err := st.Inspect(t.Context(), "x")
+		require.NoError(t, err)
+		require.Equal(t, "new", string(info.Value))
+	})
+}
