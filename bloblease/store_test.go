@@ -1,6 +1,7 @@
 package bloblease_test
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"testing"
@@ -9,12 +10,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	azlease "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cloudlease/cloudlease/bloblease"
 	"github.com/cloudlease/cloudlease/fence"
 	"github.com/cloudlease/cloudlease/internal/blobfake"
 	"github.com/cloudlease/cloudlease/internal/emulator"
+	"github.com/cloudlease/cloudlease/internal/live"
 	"github.com/cloudlease/cloudlease/lease"
 	"github.com/cloudlease/cloudlease/lease/leasetest"
 )
@@ -53,20 +56,6 @@ func TestStoreWithoutHolder(t *testing.T) {
 	})
 }
 
-// TestSimulation tries the store by chance, with both places for the token.
-func TestSimulation(t *testing.T) {
-	for name, o := range map[string]bloblease.Options{"page blobs": {}, "metadata": {MetadataTokens: true}} {
-		t.Run(name, func(t *testing.T) {
-			leasetest.Simulate(t, leasetest.Harness{
-				Virtual: true, TTL: bloblease.MinTTL, New: func(t *testing.T) leasetest.Backend {
-					t.Helper()
-					return newVirtual(t, o, nil)
-				},
-			}, leasetest.Simulation{Seeds: 5})
-		})
-	}
-}
-
 // TestGuard runs the guards' specification in virtual time.
 func TestGuard(t *testing.T) {
 	for name, o := range guards {
@@ -91,13 +80,32 @@ func TestEngines(t *testing.T) {
 	if os.Getenv(emulator.EnginesVariable) != "1" {
 		return
 	}
+	inRealTime(t, realTTL, 0, newReal)
+}
+
+// TestLive runs the specifications on Azure itself, if it is asked for: see internal/live. Azure may take a minute more to end a
+// lease than the lease lasts.
+func TestLive(t *testing.T) {
+	if !live.Wanted(live.AzBlob) {
+		return
+	}
+	containers, err := live.OpenContainers()
+	require.NoError(t, err)
+	inRealTime(t, 30*time.Second, time.Minute, func(t *testing.T, o bloblease.Options) *backend {
+		t.Helper()
+		return newLive(t, containers, o)
+	})
+}
+
+func inRealTime(t *testing.T, ttl, slack time.Duration, service func(*testing.T, bloblease.Options) *backend) {
+	t.Helper()
 	for name, o := range map[string]bloblease.Options{"page blobs": {}, "metadata": {MetadataTokens: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			leasetest.TestStore(t, leasetest.Harness{
-				TTL: realTTL, PerSecond: 8, Rounds: 1, New: func(t *testing.T) leasetest.Backend {
+				TTL: ttl, Slack: slack, PerSecond: 8, Rounds: 1, New: func(t *testing.T) leasetest.Backend {
 					t.Helper()
-					return newReal(t, o)
+					return service(t, o)
 				},
 			})
 		})
@@ -107,7 +115,7 @@ func TestEngines(t *testing.T) {
 			t.Parallel()
 			leasetest.TestGuard(t, leasetest.GuardHarness{New: func(t *testing.T) leasetest.Guarded {
 				t.Helper()
-				b := newReal(t, bloblease.Options{})
+				b := service(t, bloblease.Options{})
 				b.guard = o
 				return b
 			}})
@@ -119,7 +127,7 @@ func TestEngines(t *testing.T) {
 type backend struct {
 	opt    bloblease.Options
 	guard  bloblease.GuardOptions
-	url    string
+	client func(t *testing.T, wire http.RoundTripper) *container.Client
 	wire   func() http.RoundTripper
 	remove func(t *testing.T, blob string)
 }
@@ -132,7 +140,7 @@ func newVirtual(t *testing.T, o bloblease.Options, engine func(*blobfake.Service
 		engine(s.Service)
 	}
 	return &backend{
-		opt: o, url: fakeURL, wire: func() http.RoundTripper { return emulator.Transport(s.Service, s.now) },
+		opt: o, client: fakeClient, wire: func() http.RoundTripper { return emulator.Transport(s.Service, s.now) },
 		remove: func(t *testing.T, blob string) {
 			t.Helper()
 			require.True(t, s.Delete(locks, blob))
@@ -146,12 +154,35 @@ func newReal(t *testing.T, o bloblease.Options) *backend {
 	// Azurite closes connections that were idle for 5 s, and a request may cross that.
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 2 * time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
-	c := azureContainer(t, transport)
+	url := azureContainer(t, transport).URL()
+	return realBackend(o, transport, func(t *testing.T, wire http.RoundTripper) *container.Client {
+		t.Helper()
+		return azureSDK(t, url, wire)
+	})
+}
+
+// newLive makes a container of its own for one subtest, and removes it with it.
+func newLive(t *testing.T, containers *live.Containers, o bloblease.Options) *backend {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 2 * time.Second}
+	t.Cleanup(transport.CloseIdleConnections)
+	name := containers.Name()
+	require.NoError(t, containers.Create(t.Context(), name))
+	t.Cleanup(func() { assert.NoError(t, containers.Delete(context.Background(), name)) })
+	return realBackend(o, transport, func(t *testing.T, wire http.RoundTripper) *container.Client {
+		t.Helper()
+		c, err := containers.Client(name, wire)
+		require.NoError(t, err)
+		return c
+	})
+}
+
+func realBackend(o bloblease.Options, wire http.RoundTripper, client func(*testing.T, http.RoundTripper) *container.Client) *backend {
 	return &backend{
-		opt: o, url: c.URL(), wire: func() http.RoundTripper { return transport },
+		opt: o, client: client, wire: func() http.RoundTripper { return wire },
 		remove: func(t *testing.T, blob string) {
 			t.Helper()
-			client := c.NewBlobClient(blob)
+			client := client(t, wire).NewBlobClient(blob)
 			l, err := azlease.NewBlobClient(client, nil)
 			require.NoError(t, err)
 			_, err = l.BreakLease(t.Context(), &azlease.BlobBreakOptions{BreakPeriod: new(int32(0))})
@@ -162,6 +193,11 @@ func newReal(t *testing.T, o bloblease.Options) *backend {
 			require.NoError(t, err)
 		},
 	}
+}
+
+func fakeClient(t *testing.T, wire http.RoundTripper) *container.Client {
+	t.Helper()
+	return sdkAt(t, fakeURL, wire)
 }
 
 func (b *backend) Store(t *testing.T, h leasetest.Host) lease.Store {
@@ -183,10 +219,7 @@ func (b *backend) Guard(t *testing.T, h leasetest.Host) fence.Guard {
 
 func (b *backend) sdk(t *testing.T, wire http.RoundTripper) *container.Client {
 	t.Helper()
-	if b.url == fakeURL {
-		return sdkAt(t, b.url, wire)
-	}
-	return azureSDK(t, b.url, wire)
+	return b.client(t, wire)
 }
 
 func (b *backend) Delete(t *testing.T, name string) {

@@ -60,6 +60,7 @@ func TestTorture(t *testing.T) {
 	tests := map[string]func(*testing.T, string){}
 	if os.Getenv(emulator.EnginesVariable) == "1" {
 		tests["faults of all kinds, no violation"] = short
+		tests["the same on Consul"] = onConsul
 		tests["functions, delivered twice and killed"] = functions
 		tests["set back to an older copy"] = setBack
 		tests["wrong clocks beyond the assumptions"] = beyond
@@ -77,8 +78,15 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-func short(t *testing.T, bin string) {
-	code, printed, temp := torture(t, bin, "-store", "dynamodb", "-for", "45s", "-seed", "1")
+func short(t *testing.T, bin string) { faultsOfAllKinds(t, bin, "dynamodb", "45s") }
+
+// onConsul takes a little longer, because every fault is sized by the TTL, which is longer there.
+func onConsul(t *testing.T, bin string) { faultsOfAllKinds(t, bin, "consul", "60s") }
+
+// faultsOfAllKinds fails as well if there was none of some kind.
+func faultsOfAllKinds(t *testing.T, bin, store, long string) {
+	t.Helper()
+	code, printed, temp := torture(t, bin, "-store", store, "-for", long, "-seed", "1")
 	require.Zero(t, code)
 	require.True(t, strings.HasSuffix(printed, "torture: ok\n"))
 	for _, line := range []string{"operations", "faults", "take-overs", "longest wait"} {

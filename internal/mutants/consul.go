@@ -6,11 +6,13 @@ var consulMutants = []mutant{
 		name: "consul-token-of-lock-counter", what: "the token is the lock's own counter, which begins anew with its key",
 		file: "consullock/grant.go", old: "token := lease.Token(granted.ModifyIndex + before.addAt(granted.ModifyIndex))",
 		new: "token := lease.Token(locked.LockIndex + before.addAt(granted.ModifyIndex))", tests: "./consullock", run: "CO05",
+		seed: 1,
 	},
 	{
 		name: "consul-trust-from-the-answer", what: "trust counts from the end of a round",
 		file: "consullock/round.go", old: "s.prove(proven, r.began)",
 		new: "s.prove(proven, s.clock())", tests: "./consullock", run: "TestStore/TrustCounts",
+		unsought: "chance has not met it in 15 seeds; the tests make it happen",
 	},
 	{
 		name: "consul-acquire-trusted-from-now", what: "a grant is trusted from its lock, not from its session's last renewal",
@@ -19,6 +21,7 @@ var consulMutants = []mutant{
 		new: `	now := a.clock()
 	sent = now
 	if now.Fast(a.Since)`, tests: "./consullock", run: "TestGrant",
+		seed: 1,
 	},
 	{
 		name: "consul-session-proves-the-key", what: "a renewed session extends the trust in a key that does not look right",
@@ -26,6 +29,7 @@ var consulMutants = []mutant{
 `,
 		new: `		passes := !concerns(refused, i) || t.hold != nil
 `, tests: "./consullock", run: "TestC4",
+		seed: 3,
 	},
 	{
 		name: "consul-keys-alone-prove", what: "keys extend the trust although the session was not renewed",
@@ -37,11 +41,13 @@ var consulMutants = []mutant{
 	if err == nil {
 		err = seen
 	}`, tests: "./consullock", run: "Half",
+		seed: 3,
 	},
 	{
 		name: "consul-unlock-without-index", what: "a late unlock frees the session's next grant",
 		file: "consullock/release.go", old: "ops := api.TxnOps{opUnchanged(path, r.index), opUnlock(path, r.session, freed)}",
 		new: "ops := api.TxnOps{opTree(path), opUnlock(path, r.session, freed)}", tests: "./consullock", run: "TestC1_",
+		seed: 14,
 	},
 	{
 		name: "consul-value-overwritten", what: "a release without a value removes the one that is kept",
@@ -49,21 +55,25 @@ var consulMutants = []mutant{
 			kept.Value = r.f.Value
 		}`,
 		new: "\t\tkept.Value = r.f.Value", tests: "./consullock", run: "Released",
+		seed: 1,
 	},
 	{
 		name: "consul-late-save", what: "an earlier save that lands late overwrites a newer one",
 		file: "consullock/hold.go", old: "opUnchanged(s.keptPath(g.Name), keptIndex), opSet",
 		new: "opUnchanged(s.lockPath(g.Name), index+0*keptIndex), opSet", tests: "./consullock", run: "LateSave",
+		seed: 1,
 	},
 	{
 		name: "consul-re-entrant", what: "the store lets its own session in a second time",
 		file: "consullock/acquire.go", old: "\tcase h.busy > 0 || h.granted && h.liveLocked(s.clock()):",
 		new: `	case h.busy > 0 && h.Attempt == "":`, tests: "./consullock", run: "SameSession",
+		seed: 1,
 	},
 	{
 		name: "consul-nothing-swept", what: "a lock that landed after its caller gave up stays with the session",
 		file: "consullock/round.go", old: "\t\t\t_ = s.freeStray(ctx, ses, t.name) // the next round tries again",
 		new: "\t\t\t// the next round tries again", tests: "./consullock", run: "TestC3_LateLockIsSwept/virtual|TestLateSweep",
+		seed: 1,
 	},
 	{
 		name: "consul-session-left", what: "a closed store leaves its session",
@@ -75,11 +85,13 @@ var consulMutants = []mutant{
 }
 
 // endIfIdle`, tests: "./consullock", run: "CO04",
+		seed: 1,
 	},
 	{
 		name: "consul-session-before-keys", what: "a session is destroyed with a key that it holds without a lease: a lock-delay follows",
 		file: "consullock/session.go", old: "\t\t_ = s.freeStray(ctx, ses, name) // then it ends with the session",
 		new: "\t\t_ = name", tests: "./consullock", run: "CloseFrees",
+		unsought: "a lock-delay more: CloseFrees",
 	},
 	{
 		name: "consul-floor-ignored", what: "a raised floor is not added",
@@ -87,11 +99,13 @@ var consulMutants = []mutant{
 }`,
 		new: `	return 0
 }`, tests: "./consullock", run: "Floor",
+		seed: 2,
 	},
 	{
 		name: "consul-fallen-token", what: "a token below the last is handed out",
 		file: "consullock/grant.go", old: "\tcase token <= last && !retry:",
 		new: `	case token <= last && !retry && a.Name == "":`, tests: "./consullock", run: "C7|DataLost",
+		seed: 1,
 	},
 	{
 		name: "consul-index-not-reset", what: "a waiter goes on with an index that the service has left behind",
@@ -100,6 +114,7 @@ var consulMutants = []mutant{
 	}
 	return pair, meta.LastIndex, nil`,
 		new: "\treturn pair, max(meta.LastIndex, last), nil", tests: "./consullock", run: "CO06",
+		unsought: "a waiter waits longer: CO06",
 	},
 	{
 		name: "consul-stale-watch-believed", what: "an older answer passes for a loss",
@@ -107,32 +122,38 @@ var consulMutants = []mutant{
 		return nil // this round proves nothing; the next will
 	}`,
 		new: "\t_ = s.holdsIt", tests: "./consullock", run: "TestC8",
+		seed: 1,
 	},
 	{
 		name: "consul-destroyed-session-not-seen", what: "the end of a session is not told to those of its leases that are not watched",
 		file: "consullock/wait.go", old: `				s.checkOthers(ctx, h.ses)
 `,
 		new: "", tests: "./consullock", run: "CO03_Destroyed",
+		unsought: "a loss is told at the next renewal instead of at once: CO03_Destroyed",
 	},
 	{
 		name: "consul-datacenters-mixed", what: "keys of another datacenter are taken for this one's",
 		file: "consullock/grant.go", old: "before.by.Datacenter != a.dc:",
 		new: `before.by.Datacenter == "":`, tests: "./consullock", run: "Mixed",
+		unsought: "a mistake of the configuration: TestMixed and others",
 	},
 	{
 		name: "consul-empty-for-denied", what: "what may not be read passes for what is not there",
 		file: "consullock/look.go", old: "\tif len(pairs) == 0 {",
 		new: "\tif len(pairs) < 0 {", tests: "./consullock", run: "CO07",
+		unsought: "a permission that is missing: CO07",
 	},
 	{
 		name: "consul-any-404-ends-the-session", what: "a renewal that finds no session ends it without another look",
 		file: "consullock/round.go", old: "	case entry != nil:\n		return &lease.Error{",
 		new: "	case entry == nil && false:\n		return &lease.Error{", tests: "./consullock", run: "FromThePast",
+		seed: 1,
 	},
 	{
 		name: "consul-fence-by-session", what: "a fence lets an older grant of the same session pass",
 		file: "consullock/fence.go", old: "return api.TxnOps{opUnchanged(f.path, f.index), opCheckSession(f.path, f.session)}",
 		new: "return api.TxnOps{opTree(f.path), opCheckSession(f.path, f.session)}", tests: "./consullock", run: "TestFence",
+		seed: 8,
 	},
 	{
 		name: "consul-guard-not-atomic", what: "the guard's check and its write are two steps",
@@ -140,6 +161,7 @@ var consulMutants = []mutant{
 `,
 		new: `	_ = index
 `, tests: "./consullock", run: "TestGuard/Check|TestGuard/Late",
+		seed: 1,
 	},
 	{
 		name: "consul-denied-leaves-a-session", what: "a denied lock leaves the session that was made for it",
@@ -147,16 +169,19 @@ var consulMutants = []mutant{
 		if left`,
 		new: `errors.Is(e.Class, lease.ErrLost) {
 		if left`, tests: "./consullock", run: "CO07",
+		unsought: "a permission that is missing: CO07",
 	},
 	{
 		name: "consul-given-back-over-another", what: "the give-back of a late attempt frees the key of the client's next lease",
 		file: "consullock/release.go", old: "rec.note.Attempt != r.Attempt || s.another(r) {",
 		new: "rec.note.Attempt != r.Attempt {", tests: "./consullock", run: "LateLockUnder|TestSimulation",
+		unsought: "chance has not met it in 15 seeds; the tests make it happen",
 	},
 	{
 		name: "consul-freed-before-its-holder-knows", what: "a key is swept before the holder of its lost lease was told",
 		file: "consullock/round.go", old: "h.loseLocked(rec.whyLost(), !rec.held() || rec.lock.Session != h.ses.id)",
 		new: "h.loseLocked(rec.whyLost(), true)", tests: "./consullock", run: "LateLockUnder|TestSimulation",
+		seed: 7,
 	},
 	{
 		name: "consul-retry-not-told", what: "the trust that a retry was given is not kept, and the lease is swept while it is trusted",
@@ -166,5 +191,6 @@ var consulMutants = []mutant{
 		h.given = sent
 	}
 `, tests: "./consullock", run: "RetryIsTrusted",
+		seed: 3,
 	},
 }

@@ -2,6 +2,7 @@ package leasetest
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -33,9 +34,11 @@ func Annotate(s lease.Store) lease.Store { return annotateStore(s, nil) }
 // AnnotateGuard is g, with the operation in the context of every call.
 func AnnotateGuard(g fence.Guard) fence.Guard { return annotatedGuard{g} }
 
-// witness sees every call of a store, when it has returned.
+// witness sees every call of a store, when it begins and when it has returned.
 type witness interface {
+	begins(c storeCall)
 	saw(c storeCall)
+	waited() // a wait for a lock is over
 }
 
 // storeCall is a call of a store, not a request: it may have taken several.
@@ -43,7 +46,10 @@ type storeCall struct {
 	op, name string
 	began    time.Time
 	ended    time.Time
-	grant    lease.Grant // what was asked with or what was given
+	asked    lease.Grant // what was asked with
+	grant    lease.Grant // what was given, or what was asked with
+	final    lease.Final // of a release; a save has its value there
+	info     lease.Info  // that an inspection gave
 	err      error
 }
 
@@ -52,7 +58,7 @@ func annotateStore(s lease.Store, w witness) lease.Store {
 	waiter, waits := s.(lease.Waiter)
 	lister, lists := s.(lease.Lister)
 	records, keeps := s.(lease.Records)
-	wa, li, re := annotatedWaiter{waiter}, annotatedLister{lister}, annotatedRecords{records}
+	wa, li, re := annotatedWaiter{waiter, w}, annotatedLister{lister}, annotatedRecords{records}
 	switch {
 	case waits && lists && keeps:
 		return struct {
@@ -118,62 +124,81 @@ func (a annotated) Limits() lease.Limits { return a.s.Limits() }
 
 func (a annotated) Close(ctx context.Context) error { return a.s.Close(annotate(ctx, "close", "")) }
 
-func (a annotated) call(ctx context.Context, op string, g lease.Grant, do func(context.Context) (lease.Grant, error)) (lease.Grant, error) {
-	began := time.Now()
-	got, err := do(annotate(ctx, op, g.Name))
+// call makes c and tells the witness of it. do gives what was given.
+func (a annotated) call(ctx context.Context, c storeCall, do func(context.Context) (lease.Grant, error)) (lease.Grant, error) {
+	c.name, c.began, c.grant = c.asked.Name, time.Now(), c.asked
 	if a.w != nil {
-		seen := g
+		a.w.begins(c)
+	}
+	got, err := do(annotate(ctx, c.op, c.name))
+	if a.w != nil {
 		if err == nil {
-			seen = got
+			c.grant = got
 		}
-		a.w.saw(storeCall{op: op, name: g.Name, began: began, ended: time.Now(), grant: seen, err: err})
+		c.ended, c.err = time.Now(), err
+		a.w.saw(c)
 	}
 	return got, err
 }
 
 func (a annotated) TryAcquire(ctx context.Context, r lease.Request) (lease.Grant, error) {
-	return a.call(ctx, "acquire", lease.Grant{Request: r}, func(ctx context.Context) (lease.Grant, error) {
-		return a.s.TryAcquire(ctx, r)
-	})
+	c := storeCall{op: "acquire", asked: lease.Grant{Request: r}}
+	return a.call(ctx, c, func(ctx context.Context) (lease.Grant, error) { return a.s.TryAcquire(ctx, r) })
 }
 
 func (a annotated) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
-	return a.call(ctx, "renew", g, func(ctx context.Context) (lease.Grant, error) { return a.s.Renew(ctx, g) })
+	c := storeCall{op: "renew", asked: g}
+	return a.call(ctx, c, func(ctx context.Context) (lease.Grant, error) { return a.s.Renew(ctx, g) })
 }
 
 func (a annotated) Save(ctx context.Context, g lease.Grant, value []byte) (lease.Grant, error) {
-	return a.call(ctx, "save", g, func(ctx context.Context) (lease.Grant, error) { return a.s.Save(ctx, g, value) })
+	c := storeCall{op: "save", asked: g, final: lease.Final{Value: value}}
+	return a.call(ctx, c, func(ctx context.Context) (lease.Grant, error) { return a.s.Save(ctx, g, value) })
 }
 
 func (a annotated) Release(ctx context.Context, g lease.Grant, f lease.Final) error {
-	_, err := a.call(ctx, "release", g, func(ctx context.Context) (lease.Grant, error) { return g, a.s.Release(ctx, g, f) })
+	c := storeCall{op: "release", asked: g, final: f}
+	_, err := a.call(ctx, c, func(ctx context.Context) (lease.Grant, error) { return g, a.s.Release(ctx, g, f) })
 	return err
 }
 
 func (a annotated) Inspect(ctx context.Context, name string) (lease.Info, error) {
-	var info lease.Info
-	g := lease.Grant{Request: lease.Request{Name: name}}
-	_, err := a.call(ctx, "inspect", g, func(ctx context.Context) (lease.Grant, error) {
-		var err error
-		info, err = a.s.Inspect(ctx, name)
-		return g, err
-	})
+	c := storeCall{op: "inspect", name: name, began: time.Now()}
+	info, err := a.s.Inspect(annotate(ctx, c.op, name), name)
+	if a.w != nil {
+		c.ended, c.info, c.err = time.Now(), info, err
+		a.w.saw(c)
+	}
 	return info, err
 }
 
 // Watch implements lease.Watcher. A store that hears of no loss is watched in vain.
 func (a annotated) Watch(ctx context.Context, g lease.Grant) error {
-	if w, ok := a.s.(lease.Watcher); ok {
-		return w.Watch(annotate(ctx, "watch", g.Name), g)
+	w, ok := a.s.(lease.Watcher)
+	if !ok {
+		<-ctx.Done()
+		return lease.Cause(ctx)
 	}
-	<-ctx.Done()
-	return lease.Cause(ctx)
+	c := storeCall{op: "watch", name: g.Name, began: time.Now(), asked: g, grant: g}
+	c.err = w.Watch(annotate(ctx, c.op, g.Name), g)
+	if a.w != nil && errors.Is(c.err, lease.ErrLost) {
+		c.ended = time.Now()
+		a.w.saw(c)
+	}
+	return c.err
 }
 
-type annotatedWaiter struct{ w lease.Waiter }
+type annotatedWaiter struct {
+	s lease.Waiter
+	w witness
+}
 
 func (a annotatedWaiter) Wait(ctx context.Context, h *lease.HeldError) error {
-	return a.w.Wait(annotate(ctx, "wait", h.Name), h)
+	err := a.s.Wait(annotate(ctx, "wait", h.Name), h)
+	if a.w != nil {
+		a.w.waited()
+	}
+	return err
 }
 
 type annotatedLister struct{ l lease.Lister }

@@ -24,6 +24,7 @@ type env struct {
 	history *History
 	hosts   []*host
 	guarded *plainData
+	books   *books // nil but in a simulation
 
 	mu      sync.Mutex
 	log     bytes.Buffer
@@ -55,6 +56,11 @@ func (e *env) closeHosts() {
 		}
 		h.faults.Settle()
 	}
+	if b, ok := e.backend.(Tidy); ok {
+		if left := b.Leftovers(); len(left) > 0 {
+			e.Errorf("the stores that were closed have left: %q", left)
+		}
+	}
 }
 
 // finish reports what was seen during the whole subtest.
@@ -64,6 +70,7 @@ func (e *env) finish() {
 		h.faults.CheckFired(e)
 	}
 	e.history.Check(e)
+	e.books.finish()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	text := e.log.String() + strings.Join(e.texts, "\n")
@@ -121,9 +128,10 @@ type host struct {
 	store  lease.Store
 	root   *lease.Client // the first client: it owns the store
 
-	mu     sync.Mutex
-	calls  []storeCall
-	events []seen
+	mu      sync.Mutex
+	calls   []storeCall
+	events  []seen
+	stepped time.Time // when its wall clock was last set by chance
 }
 
 // seen is an event and when it came.
@@ -144,17 +152,33 @@ func (e *env) host(name string) *host {
 func (e *env) coldHost(name string) *host {
 	e.Helper()
 	h := &host{e: e, name: name, clock: NewClock(), faults: NewFaults()}
+	if e.books != nil {
+		h.faults.number = len(e.hosts) + 1
+	}
 	h.store = annotateStore(e.backend.Store(e.T, Host{Name: name, Clock: h.clock.Now, Faults: h.faults}), h)
 	e.hosts = append(e.hosts, h)
 	return h
 }
 
+// begins implements witness.
+func (h *host) begins(c storeCall) { h.e.books.begins(h, c) }
+
+// turn is a moment of the host's own: several that are told one instant do not act at one, which could not be repeated.
+func (h *host) turn() time.Duration { return time.Duration(h.faults.number) * 10 * time.Microsecond }
+
+// waited implements witness.
+func (h *host) waited() { time.Sleep(h.turn()) }
+
 // saw implements witness.
 func (h *host) saw(c storeCall) {
 	h.e.saw(c)
+	if held, ok := errors.AsType[*lease.HeldError](c.err); ok && held.RetryAfter > 0 {
+		held.RetryAfter += h.turn()
+	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.calls = append(h.calls, c)
+	h.mu.Unlock()
+	h.e.books.saw(h, c)
 }
 
 // Observe implements lease.Observer.
@@ -162,6 +186,7 @@ func (h *host) Observe(ev lease.Event) {
 	h.mu.Lock()
 	h.events = append(h.events, seen{ev, time.Now()})
 	h.mu.Unlock()
+	h.e.books.observed(h, ev)
 	h.e.mu.Lock()
 	defer h.e.mu.Unlock()
 	log := slog.New(slog.NewTextHandler(&h.e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -84,6 +84,7 @@ type Faults struct {
 	rules  []*Fault
 	calls  []*Call
 	flying sync.WaitGroup
+	number int // of the host in a simulation, which puts what happens at one instant in an order that is always the same; 0: none
 }
 
 // NewFaults makes a faultless network.

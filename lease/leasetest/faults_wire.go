@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/cloudlease/cloudlease/lease"
 )
 
 // Intercept lets do happen through the faults. It has the signature of memlease.Options.Intercept.
 func (f *Faults) Intercept(ctx context.Context, op string, do func() error) error {
+	if f.number > 0 {
+		time.Sleep(time.Duration(f.number) * 10 * time.Microsecond)
+	}
 	_, err := send(ctx, f, op, message[struct{}]{
 		deliver: func(context.Context) (struct{}, error) { return struct{}{}, do() },
 		refuse:  func(x Failure) (struct{}, error) { return struct{}{}, failure(op, x) },
@@ -54,6 +58,11 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("read the body of a request: %w", err)
 		}
 	}
+	if t.f.number > 0 {
+		turn := inTurn(req, body) + time.Duration(t.f.number)*10*time.Microsecond
+		time.Sleep(turn)
+		defer time.Sleep(turn)
+	}
 	copyFor := func(ctx context.Context) *http.Request {
 		out := req.Clone(ctx)
 		if req.Body != nil {
@@ -71,4 +80,14 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		},
 		discard: func(r *http.Response) { _ = r.Body.Close() },
 	})
+}
+
+// inTurn is a moment, at most 10 µs, that depends on the request alone, and not on the order of what its body holds. Of requests
+// that are sent or answered at one instant the scheduler would decide which comes first, and a simulation could not be repeated.
+func inTurn(req *http.Request, body []byte) time.Duration {
+	sum := uint64(len(body))
+	for _, c := range append([]byte(req.Method+req.URL.String()), body...) {
+		sum += uint64(c) * uint64(c)
+	}
+	return time.Duration(1 + sum%9973) //nolint:gosec // a small number
 }

@@ -2,6 +2,7 @@ package leasetest
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,10 @@ type Harness struct {
 	// PerSecond is how many requests one host that holds or waits sends in a second at most. Default 5.
 	PerSecond int
 
+	// Remade is how soon after its creation a record can be deleted and made again without a token that does not grow.
+	// Simulate tries it. Default TTL.
+	Remade time.Duration
+
 	// Anonymous says that a refusal by the service does not tell the holder nor the token.
 	Anonymous bool
 }
@@ -46,6 +51,37 @@ type Backend interface {
 	// Delete removes the record of a lock behind the library's back, as an operator would. The suite lets one TTL pass
 	// after a grant before it does so.
 	Delete(t *testing.T, name string)
+}
+
+// Restorer is implemented by backends of stores whose tokens grow over a restore from an older copy as well.
+type Restorer interface {
+	// Copy copies the record of a lock that is free. The result puts it back as it was.
+	Copy(t *testing.T, name string) (restore func())
+}
+
+// Timed is implemented by backends whose service tells its time.
+type Timed interface {
+	// SetTime makes the service tell a time that is off by d from now on.
+	SetTime(d time.Duration)
+}
+
+// Replaced is implemented by backends of stores that notice when their service has lost its data.
+type Replaced interface {
+	// Replace lets f run while an empty service answers in the place of this one.
+	Replace(f func())
+}
+
+// Tidy is implemented by backends whose stores leave nothing of their own behind when they are closed, such as sessions.
+type Tidy interface {
+	// Leftovers are what stores have left.
+	Leftovers() []string
+}
+
+// Checked is implemented by backends of stores that let users make writes of their own depend on a lease.
+type Checked interface {
+	// Write makes such a write through the host's store s. passed is false if it was refused because l is over, as it must be
+	// once another has the lock. atRelease says that it is refused from the release on.
+	Write(h Host, s lease.Store) (write func(ctx context.Context, l *lease.Lease) (passed bool, err error), atRelease bool)
 }
 
 // Guarded is implemented by backends that have a guard. For TestGuard it is the whole backend.
@@ -74,6 +110,7 @@ func TestStore(t *testing.T, h Harness) {
 
 func (h Harness) withDefaults() Harness {
 	h.TTL = cmp.Or(h.TTL, 6*time.Second)
+	h.Remade = cmp.Or(h.Remade, h.TTL)
 	rounds := 3
 	if h.Virtual {
 		rounds = 100

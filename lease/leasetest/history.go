@@ -18,6 +18,7 @@ type History struct {
 	mu      sync.Mutex
 	began   time.Time
 	holds   []*hold
+	excused map[excuse]time.Time // until when
 	faults  []string
 	clock   int64 // orders the beginnings and ends of guarded operations
 	guarded []*guardedOp
@@ -31,8 +32,14 @@ type hold struct {
 	over         bool // it was seen not to trust
 }
 
+// excuse is a grant that an operator breaks.
+type excuse struct {
+	name  string
+	token lease.Token
+}
+
 // NewHistory makes an empty history.
-func NewHistory() *History { return &History{began: time.Now()} }
+func NewHistory() *History { return &History{began: time.Now(), excused: map[excuse]time.Time{}} }
 
 // Watch records a lease that was just granted.
 func (h *History) Watch(l *lease.Lease) {
@@ -47,11 +54,12 @@ func (h *History) Hold(name, holder string, token lease.Token, trusts func() boo
 	if token == 0 || token > lease.MaxToken {
 		h.faultf("%v: %q was granted to %s with token %d, which is none", at, name, holder, token)
 	}
+	_, broken := h.excused[excuse{name, token}] // it may come late, when another has the lock already
 	for _, old := range h.holds {
-		if old.name != name {
+		if old.name != name || broken {
 			continue
 		}
-		if h.trusting(old) {
+		if h.trusting(old) && time.Now().After(h.excused[excuse{name, old.token}]) {
 			h.faultf("%v: %q was granted to %s with token %d while %s still trusted token %d, granted at %v",
 				at, name, holder, token, old.holder, old.token, old.at)
 		}
@@ -84,6 +92,45 @@ func (h *History) Forget(name string) {
 			old.trusts = func() bool { return false }
 		}
 	}
+}
+
+// Excuse lets the holder of token trust beside another until then, because an operator breaks its lease, or may have done so. A
+// zero until takes that back.
+func (h *History) Excuse(name string, token lease.Token, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if until.IsZero() {
+		delete(h.excused, excuse{name, token})
+		return
+	}
+	h.excused[excuse{name, token}] = until
+}
+
+func (h *History) excuses(name string, token lease.Token) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.excused[excuse{name, token}]
+	return ok
+}
+
+// trusted tells whether the holder of token trusts it.
+func (h *History) trusted(name string, token lease.Token) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, old := range h.holds {
+		if old.name == name && old.token == token && h.trusting(old) {
+			return true
+		}
+	}
+	return false
+}
+
+// Floor records that tokens which are granted from now on are above token.
+func (h *History) Floor(name string, token lease.Token) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	never := func() bool { return false }
+	h.holds = append(h.holds, &hold{name: name, holder: "an operator", token: token, at: time.Since(h.began), trusts: never})
 }
 
 // trusting asks a holder, and faults it if it trusts again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -174,4 +175,45 @@ func TestHistoryWatchesLeases(t *testing.T) {
 		require.Contains(t, v.all(), "while "+l.Holder()+" still trusted")
 		require.NoError(t, c.Close(t.Context()))
 	})
+}
+
+func TestHistoryExcusesABrokenLeaseForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := leasetest.NewHistory(), &verdict{TB: t}
+		h.Hold("x", "a", 1, yes)
+		h.Excuse("x", 1, time.Now().Add(time.Second))
+		h.Hold("x", "b", 2, no)
+		h.Check(v)
+		require.Empty(t, v.all(), "its holder has not learned it yet")
+		time.Sleep(2 * time.Second)
+		h.Hold("x", "c", 3, no)
+		h.Check(v)
+		require.Contains(t, v.all(), "while a still trusted token 1")
+
+		h, v = leasetest.NewHistory(), &verdict{TB: t}
+		h.Hold("x", "b", 2, no)
+		h.Excuse("x", 1, time.Now().Add(time.Second))
+		h.Hold("x", "a", 1, yes) // its answer comes late
+		h.Check(v)
+		require.Empty(t, v.all())
+		h.Excuse("x", 2, time.Now().Add(time.Second))
+		h.Excuse("x", 2, time.Time{}) // it was not broken
+		h.Hold("y", "b", 2, yes)
+		h.Excuse("y", 2, time.Time{})
+		h.Hold("y", "c", 3, no)
+		h.Check(v)
+		require.Contains(t, v.all(), "while b still trusted token 2")
+	})
+}
+
+func TestHistorySeesTokensBelowAFloor(t *testing.T) {
+	h, v := leasetest.NewHistory(), &verdict{TB: t}
+	h.Floor("x", 7)
+	h.Hold("x", "a", 8, no)
+	h.Check(v)
+	require.Empty(t, v.all())
+	h.Floor("x", 20)
+	h.Hold("x", "b", 9, no)
+	h.Check(v)
+	require.Contains(t, v.all(), "with token 9 after token 20")
 }

@@ -12,8 +12,6 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
-
-	"github.com/cloudlease/cloudlease/lease"
 )
 
 // Simulation says how a store is tried by chance. The zero value of every field is its default.
@@ -29,9 +27,14 @@ type Simulation struct {
 const SeedsVariable = "CLOUDLEASE_SEEDS"
 
 // Simulate lets hosts contend for a few locks in virtual time while the network, the clocks and the hosts themselves fail
-// by chance, and checks what must always hold: no two holders trust at one instant, tokens grow, guarded data never goes
-// back, every error has one class, nothing secret is shown, and at the end, when all is well again, every lock can be had
-// within the take-over bound. Half-way everything comes to rest and the records of all locks are deleted. h must be Virtual.
+// by chance, while operators break locks and runs of jobs crash, and checks what must always hold: no two holders trust at one
+// instant, tokens grow, guarded data, values and marks never go back, an occurrence that may run once at most does so, no store
+// tells a loss that was none or an older state than one it told before, every error has one class, nothing secret is shown, what
+// ended in doubt is given back, and at the end, when all is well again, every lock can be had within the take-over bound.
+//
+// Half-way everything comes to rest: the records of all locks are deleted, made again, and replaced by older copies (Restorer), an empty
+// service answers for a moment (Replaced), and
+// one is held from a time when the service's clock was an hour ahead (Timed). h must be Virtual.
 //
 // One seed is one run: it decides what is done, what fails, and every random number that the code under test draws from
 // crypto/rand. A run that fails is repeated by its seed.
@@ -99,19 +102,25 @@ type simulation struct {
 func simulate(e *env, s Simulation, seed uint64, sum *tally) {
 	e.Helper()
 	x := &simulation{env: e, Simulation: s, seed: seed, sum: sum}
+	e.books = newBooks(e)
+	e.books.eye = e.coldHost("eye")
 	var hosts []*host
 	for i := range s.Hosts {
 		hosts = append(hosts, e.coldHost(fmt.Sprint("h", i)))
 	}
 	for phase := range 2 {
 		hosts = x.storm(phase, hosts)
-		for _, h := range hosts {
+		for _, h := range x.hosts {
 			h.faults.Settle()
 		}
 		time.Sleep(e.takeover()) // whoever was cut off has lost what it had
 		x.requireProgress(phase)
 		if phase == 0 {
 			x.deleteAll()
+			x.remakeAll()
+			x.restoreAll()
+			x.replaceService()
+			x.holdFromTheFuture()
 		}
 	}
 	sum.add(x)
@@ -123,6 +132,7 @@ func simulate(e *env, s Simulation, seed uint64, sum *tally) {
 // storm lets every host work in bad weather for half of the time. It returns the hosts that are still alive.
 func (x *simulation) storm(phase int, hosts []*host) []*host {
 	x.Helper()
+	operator := x.coldHost(fmt.Sprint("operator ", phase))
 	var wg sync.WaitGroup
 	alive := make([]*host, len(hosts))
 	for i, h := range hosts {
@@ -135,6 +145,9 @@ func (x *simulation) storm(phase int, hosts []*host) []*host {
 			alive[i] = w.host
 		})
 	}
+	operating, cancel := context.WithTimeout(x.Context(), x.For/2-2*x.TTL)
+	defer cancel()
+	wg.Go(func() { x.operate(operating, operator, x.random(phase, x.Hosts)) })
 	wg.Wait()
 	return alive
 }
@@ -165,27 +178,9 @@ func (x *simulation) requireProgress(phase int) {
 			x.Errorf("release %q when all is well: %v", x.name(i), err)
 		}
 	}
-}
-
-// deleteAll deletes the records of all locks while a host to which nothing bad happens holds them, and wants that it loses them
-// and does not make them again.
-func (x *simulation) deleteAll() {
-	x.Helper()
-	h := x.host("before the deletion")
-	c := h.client()
-	time.Sleep(x.TTL) // what the last holders had is not of this moment
-	var held []*lease.Lease
-	for i := range x.Names {
-		held = append(held, h.acquire(c, x.name(i)))
-	}
-	time.Sleep(2 * x.TTL) // renewed
-	for i, l := range held {
-		x.history.Forget(x.name(i))
-		x.backend.Delete(x.T, x.name(i))
-		x.await(l.Done(), x.TTL, "the loss of a lease whose record was deleted")
-		if state := h.inspect(x.name(i)).State; state == lease.Held {
-			x.Errorf("the record of %q is there again, and held, after its deletion", x.name(i))
-		}
+	for i := range jobs {
+		name, _ := jobName(i)
+		h.free(h.take(name))
 	}
 }
 

@@ -18,16 +18,25 @@ type worker struct {
 	rand   *rand.Rand
 	client *lease.Client
 	guard  fence.Guard
+	saves  uint64
+	write  func(ctx context.Context, l *lease.Lease) (passed bool, err error) // nil: the store has none
+
+	atRelease bool // from when on it is refused
 }
 
 // work goes on until ctx ends, on one host after the other.
 func (w *worker) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.client, w.guard = w.host.client(), w.host.guard()
+		if b, ok := w.backend.(Checked); ok {
+			w.write, w.atRelease = b.Write(Host{Name: w.host.name, Clock: w.host.clock.Now, Faults: w.host.faults}, w.host.bare())
+		}
 		weather, over := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		chance := rand.New(rand.NewPCG(w.rand.Uint64(), 0)) //nolint:gosec // repeatable on purpose
 		wg.Go(func() { w.weather(weather, chance) })
+		runner := &worker{simulation: w.simulation, host: w.host, rand: rand.New(rand.NewPCG(w.rand.Uint64(), 1))} //nolint:gosec // likewise
+		wg.Go(func() { runner.runJobs(weather) })
 		crashed := false
 		for !crashed && ctx.Err() == nil {
 			crashed = w.turn(ctx)
@@ -60,9 +69,18 @@ func (w *worker) turn(ctx context.Context) (crashed bool) {
 	case 1, 2: // it was paused, and goes on where it was without a look
 		w.host.cut(w.TTL*2, func() { w.rest(context.Background(), 2*w.TTL) })
 		w.put(l)
+		w.writeChecked(l)
 	}
 	w.history.Release(name, l.Token())
-	_ = l.Release(context.Background()) // what it says is checked by its class alone
+	var final lease.Final
+	if w.rand.IntN(4) == 0 {
+		final.Value = w.nextValue(l)
+	}
+	_ = l.ReleaseWith(context.Background(), final) // what it says is checked by the books
+	if w.rand.IntN(3) == 0 {
+		w.rest(ctx, w.TTL/4)
+		w.writeChecked(l)
+	}
 	return false
 }
 
@@ -82,12 +100,15 @@ func (w *worker) try(ctx context.Context, name string) *lease.Lease {
 	if err != nil && !classified(err) {
 		w.Errorf("acquire: the error has no class, or several: %v", err)
 	}
+	if l != nil && l.Err() != nil && !w.books.lossWasTold(l.Grant()) {
+		w.Errorf("acquire: the lease of %q was over when it was handed out: %v", name, l.Err())
+	}
 	return l
 }
 
 // act does what holders do.
 func (w *worker) act(l *lease.Lease) {
-	switch w.rand.IntN(5) {
+	switch w.rand.IntN(6) {
 	case 0:
 		if l.Err() == nil {
 			w.put(l)
@@ -95,14 +116,49 @@ func (w *worker) act(l *lease.Lease) {
 	case 1: // without a look at the lease: the guard must do without it
 		w.put(l)
 	case 2:
-		ctx, cancel := context.WithTimeout(context.Background(), w.within(w.TTL))
-		defer cancel()
-		_ = l.Save(ctx, fmt.Append(nil, "of ", l.Token()))
+		if w.rand.IntN(2) == 0 { // the first arrives when the second has
+			late := w.host.faults.Add(Rule{Op: "save", Kind: DelayBefore, Delay: w.within(w.TTL / 2), Nth: 1})
+			w.save(l, w.TTL/6)
+			late.Stop()
+		}
+		w.save(l, w.TTL)
 	case 3:
 		ctx, cancel := context.WithTimeout(context.Background(), w.TTL)
 		defer cancel()
 		_, _ = w.guard.Get(ctx, l.Name()) // the history checks what it gives
+	case 4:
+		w.writeChecked(l)
 	}
+}
+
+// save keeps the next value with l, and waits for that for at most d.
+func (w *worker) save(l *lease.Lease, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.within(d))
+	defer cancel()
+	_ = l.Save(ctx, w.nextValue(l))
+}
+
+// writeChecked makes a write that depends on l, whether or not that is over.
+func (w *worker) writeChecked(l *lease.Lease) {
+	if w.write == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(annotate(context.Background(), "checked", l.Name()), w.TTL)
+	defer cancel()
+	began := time.Now()
+	passed, err := w.write(ctx, l)
+	if passed {
+		w.books.wrote(l.Grant(), began, w.atRelease)
+	}
+	if passed || err == nil {
+		w.sum.wroteChecked(passed)
+	}
+}
+
+// nextValue is the next that l's holder keeps with the lock.
+func (w *worker) nextValue(l *lease.Lease) []byte {
+	w.saves++
+	return version{l.Token(), w.saves}.value()
 }
 
 // put writes guarded data in the name of l.
@@ -111,6 +167,10 @@ func (w *worker) put(l *lease.Lease) {
 	defer cancel()
 	err := fence.Put(ctx, w.guard, l, l.Name(), fmt.Append(nil, w.rand.Uint64()))
 	w.sum.wrote(err)
+	if w.rand.IntN(8) == 0 { // somebody else with the same token, which is nobody's but l's
+		err := w.guard.Put(ctx, l.Name(), fmt.Append(nil, w.rand.Uint64()), l.Token(), "impostor")
+		w.sum.wrote(err)
+	}
 }
 
 // cut takes the host off the network for d while f runs.
@@ -173,6 +233,7 @@ func (w *worker) badClock(r *rand.Rand, wall bool, wait func()) {
 		freeze, kind = w.host.clock.FreezeWall, "wall clock stands still"
 		if r.IntN(2) == 0 {
 			w.sum.count("wall clock is set")
+			w.host.step()
 			w.host.clock.StepWall(time.Duration(r.Int64N(int64(2*time.Hour))) - time.Hour)
 			return
 		}
@@ -183,11 +244,28 @@ func (w *worker) badClock(r *rand.Rand, wall bool, wait func()) {
 	freeze(false)
 }
 
+// step takes note that the wall clock is set.
+func (h *host) step() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stepped = time.Now()
+}
+
+// steppedSince tells whether the wall clock was set since t: then what was not trusted any more may look as if it were.
+func (h *host) steppedSince(t time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stepped.After(t)
+}
+
 var leaseOps = []string{"acquire", "renew", "release", "save"}
 
 var simulatedOps = append([]string{"", "", "put"}, leaseOps...)
 
 var simulatedKinds = []Kind{DropRequest, DropAnswer, DelayBefore, DelayAfter, Duplicate, Fail, FailAfter, BlackHole}
+
+// longestDelay is how long a request or an answer is under way at most.
+func longestDelay(ttl time.Duration) time.Duration { return 2 * ttl }
 
 func anyRule(r *rand.Rand, ttl time.Duration) Rule {
 	rule := Rule{
@@ -198,7 +276,7 @@ func anyRule(r *rand.Rand, ttl time.Duration) Rule {
 	}
 	switch rule.Kind {
 	case DelayBefore, DelayAfter, Duplicate:
-		rule.Delay = 1 + time.Duration(r.Int64N(int64(2*ttl)))
+		rule.Delay = 1 + time.Duration(r.Int64N(int64(longestDelay(ttl))))
 	case Fail:
 		rule.Failure = []Failure{Throttled, Unavailable, Internal}[r.IntN(3)]
 	case FailAfter: // what is throttled was not done

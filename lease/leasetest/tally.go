@@ -50,6 +50,15 @@ func (s *tally) wrote(err error) {
 	}
 }
 
+func (s *tally) wroteChecked(passed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls["checked write"]++
+	if !passed {
+		s.ends["checked write refused"]++
+	}
+}
+
 var endings = []lease.EventKind{lease.Acquired, lease.Lost, lease.Released, lease.Abandoned}
 
 // add takes what the hosts of one run have seen.
