@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -27,6 +27,8 @@ type AzuriteOptions struct {
 	// Certificate and Key are PEM files; with them Azurite serves HTTPS and also accepts bearer tokens, without checking who
 	// signed them.
 	Certificate, Key string
+	// Log gets what Azurite prints; nil: nobody.
+	Log io.Writer
 }
 
 // azuriteTimeout bounds the start of Azurite, which takes three seconds on an idle machine.
@@ -44,7 +46,7 @@ func StartAzurite(ctx context.Context, o AzuriteOptions) (*Engine, error) {
 		args = append(args, "--cert", o.Certificate, "--key", o.Key)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), node, args...)
-	p, err := startProcess(cmd)
+	p, err := startProcess(cmd, o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("start Azurite: %w", err)
 	}
@@ -59,7 +61,7 @@ func StartAzurite(ctx context.Context, o AzuriteOptions) (*Engine, error) {
 		_ = p.kill() // it may have ended already, which is what err says then
 		return nil, fmt.Errorf("start Azurite: %w", err)
 	}
-	return &Engine{URL: url, close: sync.OnceValue(p.kill)}, nil
+	return p.engine(url), nil
 }
 
 // AzuriteConnection is a connection string for an Azurite, or anything that stands in for it, at url.

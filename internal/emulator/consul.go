@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -31,6 +31,8 @@ type ConsulOptions struct {
 	MinTTL time.Duration
 	// RootToken turns the ACLs on, with everything denied to all but this token.
 	RootToken string
+	// Log gets what the agent prints; nil: nobody.
+	Log io.Writer
 }
 
 // ConsulPorts are the ports of one agent, all on the loopback address.
@@ -82,7 +84,7 @@ func startConsul(ctx context.Context, binary string, o ConsulOptions) (*Engine, 
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(exec.CommandContext(context.WithoutCancel(ctx), binary, args...))
+	p, err := startProcess(exec.CommandContext(context.WithoutCancel(ctx), binary, args...), o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("start Consul: %w", err)
 	}
@@ -92,7 +94,7 @@ func startConsul(ctx context.Context, binary string, o ConsulOptions) (*Engine, 
 		_ = p.kill() // it may have ended already, which is what err says then
 		return nil, fmt.Errorf("start Consul: %w", err)
 	}
-	return &Engine{URL: o.Ports.URL(), close: sync.OnceValue(p.kill)}, nil
+	return p.engine(o.Ports.URL()), nil
 }
 
 // args are the agent's arguments. Everything that listens elsewhere or asks the world is off.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +23,8 @@ type Options struct {
 	DataDir string
 	// Port is where to listen, so that an engine can come back at the address it had; 0: a free one.
 	Port int
+	// Log gets what dynalite prints; nil: nobody.
+	Log io.Writer
 }
 
 // startTimeout bounds the start of dynalite, which takes half a second on an idle machine.
@@ -38,7 +41,7 @@ func StartDynalite(ctx context.Context, o Options) (*Engine, error) {
 		args = append(args, "--path", o.DataDir)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), node, args...)
-	p, err := startProcess(cmd)
+	p, err := startProcess(cmd, o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("start dynalite: %w", err)
 	}
@@ -52,7 +55,7 @@ func StartDynalite(ctx context.Context, o Options) (*Engine, error) {
 		_ = p.kill() // it may have ended already, which is what err says then
 		return nil, fmt.Errorf("start dynalite: %w", err)
 	}
-	return &Engine{URL: url, close: sync.OnceValue(p.kill)}, nil
+	return p.engine(url), nil
 }
 
 // dynaliteCommand finds Node.js and the launcher, and says what to do where one is missing.
@@ -119,13 +122,16 @@ func answers(ctx context.Context, url string) error {
 type process struct {
 	cmd    *exec.Cmd
 	out    *firstLine
-	stderr bytes.Buffer  // to be read after exited
+	stderr tail          // to be read after exited
 	exited chan struct{} // closed when the process is gone and its output is read
 }
 
-func startProcess(cmd *exec.Cmd) (*process, error) {
+func startProcess(cmd *exec.Cmd, log io.Writer) (*process, error) {
+	if log == nil {
+		log = io.Discard
+	}
 	p := &process{cmd: cmd, out: &firstLine{found: make(chan string, 1)}, exited: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = p.out, &p.stderr
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(p.out, log), io.MultiWriter(&p.stderr, log)
 	dieWithParent(cmd)
 	// The launcher ends when its standard input does: also where the kernel cannot kill it together with its parent.
 	stdin, err := cmd.StdinPipe()
@@ -140,6 +146,11 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		_ = cmd.Wait() // a killed process is an error here; what it said is in stderr
 	}()
 	return p, nil
+}
+
+// engine is the process as its users see it.
+func (p *process) engine(url string) *Engine {
+	return &Engine{URL: url, close: sync.OnceValue(p.kill), exited: p.exited}
 }
 
 // ready waits for the line that says where the process listens.
@@ -167,6 +178,20 @@ func (p *process) kill() error {
 	}
 	return nil
 }
+
+// tail keeps the end of what is written to it: an engine that runs for days prints more than anybody reads.
+type tail struct{ b []byte }
+
+// tailSize is how much of it, in bytes.
+const tailSize = 16 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.b = append(t.b, b[max(0, len(b)-tailSize):]...)
+	t.b = t.b[max(0, len(t.b)-tailSize):]
+	return len(b), nil
+}
+
+func (t *tail) String() string { return string(t.b) }
 
 // firstLine passes the first line that is written to it on, and drops the rest.
 type firstLine struct {

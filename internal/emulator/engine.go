@@ -18,12 +18,16 @@ const EnginesVariable = "CLOUDLEASE_ENGINES"
 type Engine struct {
 	URL string // such as http://127.0.0.1:41735
 
-	close func() error
+	close  func() error
+	exited <-chan struct{} // nil where the engine is no process
 }
 
 // Close ends the engine without a farewell, as a crash would, and waits until it is gone. Further calls return what the
 // first one returned.
 func (e *Engine) Close() error { return e.close() }
+
+// Exited is closed when the engine's process has ended, for whatever reason. An engine in this process never says so.
+func (e *Engine) Exited() <-chan struct{} { return e.exited }
 
 // Starter starts one kind of engine.
 type Starter struct {
