@@ -56,7 +56,7 @@ var steps = map[string]step{
 		return err
 	}},
 	"wait": {op: "GetItem", do: func(t *testing.T, h host, l *lease.Lease) error {
-		return h.Wait(t.Context(), &lease.HeldError{Name: l.Name()})
+		return h.client(t, nil).Wait(t.Context(), &lease.HeldError{Name: l.Name()})
 	}},
 	"renew": {op: "UpdateItem", do: func(t *testing.T, h host, l *lease.Lease) error {
 		_, err := h.Renew(t.Context(), l.Grant())

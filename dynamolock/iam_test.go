@@ -234,7 +234,7 @@ func watcherLife(t *testing.T, s *service, g *gate) {
 	info, err := w.Inspect(ctx, "x")
 	require.NoError(t, err)
 	require.Equal(t, lease.Held, info.State)
-	require.NoError(t, w.Wait(ctx, &lease.HeldError{Name: "x"}))
+	require.NoError(t, w.client(t, nil).Wait(ctx, &lease.HeldError{Name: "x"}))
 	require.Equal(t, 1, drain(t, w.List(ctx, "")))
 	require.Equal(t, 1, drain(t, w.Scan(ctx, "")))
 }

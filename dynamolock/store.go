@@ -31,7 +31,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store keeps leases in one DynamoDB table. It implements lease.Store, lease.Waiter, lease.Lister, lease.Breaker, lease.Floorer,
+// Store keeps leases in one DynamoDB table. It implements lease.Store, lease.Looker, lease.Lister, lease.Breaker, lease.Floorer,
 // lease.Records and lease.Clocked. It is safe for concurrent use.
 type Store struct {
 	api   API

@@ -1,6 +1,7 @@
 package dynamolock_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,12 +11,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cloudlease/cloudlease/dynamolock"
 	"github.com/cloudlease/cloudlease/fence"
 	"github.com/cloudlease/cloudlease/internal/emulator"
-	"github.com/cloudlease/cloudlease/internal/servertime"
+	"github.com/cloudlease/cloudlease/internal/live"
 	"github.com/cloudlease/cloudlease/lease"
 	"github.com/cloudlease/cloudlease/lease/leasetest"
 )
@@ -36,20 +38,6 @@ func TestStoreOfMuteEngine(t *testing.T) {
 	}})
 }
 
-// TestSimulation tries the store by chance. The front ends that hosts talk to differ by as much as is tolerated.
-func TestSimulation(t *testing.T) {
-	skewed := func(t *testing.T) leasetest.Backend {
-		t.Helper()
-		s, fronts := newService(t), 0
-		return &backend{locks: table, guarding: "guarded", wire: func() http.RoundTripper {
-			fronts++
-			skew := time.Duration(fronts%3) * servertime.Skew / 2
-			return emulator.Transport(s.handler, func() time.Time { return s.now().Add(skew) })
-		}}
-	}
-	leasetest.Simulate(t, leasetest.Harness{New: skewed, Virtual: true}, leasetest.Simulation{})
-}
-
 // TestGuard runs the guard's specification in virtual time.
 func TestGuard(t *testing.T) {
 	leasetest.TestGuard(t, leasetest.GuardHarness{Virtual: true, New: func(t *testing.T) leasetest.Guarded {
@@ -64,21 +52,36 @@ func TestInRealTime(t *testing.T) {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			url := engine.For(t).URL
-			leasetest.TestStore(t, leasetest.Harness{New: func(t *testing.T) leasetest.Backend {
+			inRealTime(t, func(t *testing.T) *backend {
 				t.Helper()
 				return newReal(t, url)
-			}})
-			leasetest.TestGuard(t, leasetest.GuardHarness{New: func(t *testing.T) leasetest.Guarded {
-				t.Helper()
-				return newReal(t, url)
-			}})
+			})
 		})
 	}
 }
 
+// TestLive runs both specifications on DynamoDB itself, if it is asked for: see internal/live.
+func TestLive(t *testing.T) {
+	if !live.Wanted(live.DynamoDB) {
+		return
+	}
+	tables, err := live.OpenTables(t.Context())
+	require.NoError(t, err)
+	inRealTime(t, func(t *testing.T) *backend {
+		t.Helper()
+		return newLive(t, tables)
+	})
+}
+
+func inRealTime(t *testing.T, service func(t *testing.T) *backend) {
+	t.Helper()
+	leasetest.TestStore(t, leasetest.Harness{New: func(t *testing.T) leasetest.Backend { t.Helper(); return service(t) }})
+	leasetest.TestGuard(t, leasetest.GuardHarness{New: func(t *testing.T) leasetest.Guarded { t.Helper(); return service(t) }})
+}
+
 // backend is a pair of tables on some engine.
 type backend struct {
-	url             string
+	client          func(wire http.RoundTripper) *dynamodb.Client
 	wire            func() http.RoundTripper
 	locks, guarding string
 }
@@ -87,7 +90,7 @@ func newVirtual(t *testing.T) leasetest.Backend {
 	t.Helper()
 	s := newService(t)
 	return &backend{
-		url: "", locks: table, guarding: "guarded",
+		client: clientOf(""), locks: table, guarding: "guarded",
 		wire: func() http.RoundTripper { return emulator.Transport(s.handler, s.now) },
 	}
 }
@@ -100,7 +103,7 @@ func newReal(t *testing.T, url string) *backend {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	b := &backend{
-		url: url, locks: "locks-" + id, guarding: "guarded-" + id,
+		client: clientOf(url), locks: "locks-" + id, guarding: "guarded-" + id,
 		wire: func() http.RoundTripper { return transport },
 	}
 	for name, in := range map[string]*dynamodb.CreateTableInput{b.locks: dynamolock.CreateTableInput(""), b.guarding: guardTable()} {
@@ -113,12 +116,33 @@ func newReal(t *testing.T, url string) *backend {
 	return b
 }
 
+func clientOf(url string) func(http.RoundTripper) *dynamodb.Client {
+	return func(wire http.RoundTripper) *dynamodb.Client { return emulator.Client(url, wire) }
+}
+
+// newLive makes tables of its own for one subtest, and removes them with it.
+func newLive(t *testing.T, tables *live.Tables) *backend {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	b := &backend{
+		client: tables.Client, locks: tables.Name(), guarding: tables.Name(),
+		wire: func() http.RoundTripper { return transport },
+	}
+	for name, in := range map[string]*dynamodb.CreateTableInput{b.locks: dynamolock.CreateTableInput(""), b.guarding: guardTable()} {
+		in.TableName = &name
+		require.NoError(t, tables.Create(t.Context(), in))
+		t.Cleanup(func() { assert.NoError(t, tables.Delete(context.Background(), name)) })
+	}
+	return b
+}
+
 func (b *backend) sdk(f *leasetest.Faults) *dynamodb.Client {
 	wire := b.wire()
 	if f != nil {
 		wire = f.RoundTripper(wire, refusal)
 	}
-	return emulator.Client(b.url, wire)
+	return b.client(wire)
 }
 
 func (b *backend) Store(t *testing.T, h leasetest.Host) lease.Store {

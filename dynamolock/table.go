@@ -252,3 +252,14 @@ func (a admin) turnOn(ctx context.Context) error {
 	}
 	return nil
 }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -32,12 +32,17 @@ func (c *Client) TryAcquireMark(ctx context.Context, name string, m Mark) (*Leas
 }
 
 // Acquire blocks until name is granted or ctx ends. ctx bounds only the wait; it does not end the lease. If ctx ends first,
-// the error wraps its cause and the last *HeldError. Waiters are not queued: no fairness is promised. A store that is out is
-// tried for one TTL before its error is returned; errors that trying again cannot mend are returned at once.
+// the error wraps its cause and the last *HeldError. A store that is out is tried for one TTL before its error is returned;
+// errors that trying again cannot mend are returned at once.
+//
+// Waiters are not queued: no fairness is promised. Where the store does not wake them, a client that takes a lock again and
+// again lets others have their turn: it pauses before the first attempt, about as long as a waiter between two looks, at most
+// for half of the time that ctx has left, and looks who came, one request more. It does so each time while it meets others, otherwise after
+// 5 s without a moment for them, and ever more rarely.
 func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 	began := c.clock()
-	wellAt := began
-	var last *HeldError
+	last := c.yield(ctx, name)
+	wellAt := c.clock()
 	for n := 1; ; n++ {
 		l, err := c.try(ctx, name, nil, began, n)
 		if err == nil {
@@ -60,41 +65,6 @@ func (c *Client) Acquire(ctx context.Context, name string) (*Lease, error) {
 	}
 }
 
-// Wait blocks until the lock that h describes is worth another attempt, and returns nil, or until ctx ends, and returns an
-// error that wraps ctx's cause and h.
-func (c *Client) Wait(ctx context.Context, h *HeldError) error {
-	wait, done := c.waiting(ctx)
-	defer done()
-	var err error
-	if w, ok := c.store.(Waiter); ok {
-		began := c.clock()
-		err = w.Wait(wait, h)
-		if err == nil && c.clock().Fast(began) < quickWait {
-			sleep(wait, Jitter(minRetry, 0.2)) // a store that calls a held lock free, again and again, must not make a storm
-		}
-	} else {
-		d := c.poll()
-		if h.RetryAfter > 0 {
-			d = min(d, h.RetryAfter)
-		}
-		sleep(wait, max(Jitter(d, 0.5), minRetry)) // an end that is near, or past and not seen, must not make a storm
-	}
-	switch {
-	case ctx.Err() != nil:
-		return c.gaveUp(ctx, h)
-	case wait.Err() != nil:
-		return c.closedError(h.Name)
-	case err != nil && !transient(err):
-		return err
-	case err != nil:
-		sleep(wait, Jitter(c.poll(), 0.5))
-	}
-	return nil
-}
-
-// quickWait is too short for a wait in which anything was waited for.
-const quickWait = 10 * time.Millisecond
-
 func (c *Client) gaveUp(ctx context.Context, h *HeldError) error {
 	return &Error{
 		Op: "acquire", Store: c.limits.Store, Name: h.Name, Class: ErrHeld,
@@ -105,14 +75,6 @@ func (c *Client) gaveUp(ctx context.Context, h *HeldError) error {
 // outagePause lets a service that is out come to itself: an attempt in vain was up to three requests, and its give-back as
 // many. With it a waiter stays below five requests a second.
 const outagePause = 1300 * time.Millisecond
-
-// minPoll bounds what many waiters cost a service: less than two requests a second each.
-const minPoll = 600 * time.Millisecond
-
-// poll is the pause between looks at a lock where the store does not wake its waiters.
-func (c *Client) poll() time.Duration {
-	return min(max(c.opt.TTL/10, minPoll), maxRetry)
-}
 
 // Do acquires name, calls fn and releases. fn's context is that of the lease: it ends with cause ErrLost before the lease
 // can. If fn returns nil although the lease was lost in between, Do returns ErrLost; if fn fails, its error comes first.
@@ -166,6 +128,7 @@ func (c *Client) try(ctx context.Context, name string, m *Mark, since Reading, n
 	l.start()
 	added := c.add(l)
 	c.forgetNamesake(name)
+	c.crowds.granted(name, g.Token, c.clock())
 	c.observe(Event{Kind: Acquired, Name: name, Token: g.Token, Took: c.clock().Fast(since), Tries: n})
 	if !added {
 		return nil, errors.Join(c.closedError(name), l.Release(ctx))

@@ -18,6 +18,7 @@ type Client struct {
 	closed bool   // guarded by shared.mu
 
 	namesakes map[string]string // lock: the other instance of our name that was told of; guarded by shared.mu
+	crowds    crowds
 }
 
 // shared is what a client and those derived from it by With have in common.

@@ -213,7 +213,11 @@ func (l *Lease) release(ctx context.Context, f Final) (*Event, error) {
 	if lost != nil {
 		return nil, lost
 	}
-	told := &Event{Kind: Released, Name: l.Name(), Token: l.Token(), Took: l.c.clock().Fast(l.began)}
+	now := l.c.clock()
+	if !l.c.wakes() {
+		l.c.crowds.released(l.Name(), now.Mono-l.began.Mono, now)
+	}
+	told := &Event{Kind: Released, Name: l.Name(), Token: l.Token(), Took: now.Fast(l.began)}
 	if err != nil {
 		told.Kind, told.Err = ReleaseFailed, err
 	}

@@ -151,6 +151,13 @@ type Waiter interface {
 	Wait(ctx context.Context, h *HeldError) error
 }
 
+// Looker is implemented by stores that are no Waiter and whose look at a held lock costs less than an attempt in vain.
+type Looker interface {
+	// Look makes one request and returns the last token of name, and a *HeldError if an attempt would find it held. Without
+	// an error it looks free, or dead, and is worth an attempt.
+	Look(ctx context.Context, name string) (Token, error)
+}
+
 // Watcher is implemented by stores that hear of a loss before the next renewal would.
 type Watcher interface {
 	// Watch blocks until g is certainly not the lock's grant any more, and returns an error of class ErrLost, or until ctx

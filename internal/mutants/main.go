@@ -81,7 +81,7 @@ func run(ctx context.Context, only string, list bool, seeds int) error {
 }
 
 func choose(only string) ([]mutant, error) {
-	all := slices.Concat(mutants, azureMutants, consulMutants)
+	all := slices.Concat(mutants, azureMutants, consulMutants, waitMutants)
 	if only == "" || only == "all" {
 		return all, nil
 	}

@@ -11,13 +11,13 @@ var mutants = []mutant{
 		name: "trust-from-the-answer", what: "trust counts from the answer, not from before the request",
 		file: "dynamolock/hold.go", old: "g.Sent, g.Trust = sent, s.trust(sent, expires, g.TTL)",
 		new: "_, sent = sent, s.clock(); g.Sent, g.Trust = sent, g.TTL", tests: "./dynamolock", run: virtualTests,
-		seed: 5,
+		seed: 1,
 	},
 	{
 		name: "trust-ignores-the-services-clock", what: "a holder trusts a full TTL, however uncertain the service's clock",
 		file: "dynamolock/acquire.go", old: "return min(ttl, time.UnixMilli(expires).Sub(latest))",
 		new: "_ = latest; return ttl", tests: "./dynamolock", run: "",
-		seed: 5,
+		seed: 1,
 	},
 	{
 		name: "token-resets-on-deletion", what: "a record that is made again begins at the early side of the clock",
@@ -47,13 +47,13 @@ var mutants = []mutant{
 		name: "observation-over-a-freeze", what: "a record is watched by the faster clock, which runs on over a freeze",
 		file: "dynamolock/expiry.go", old: "return now.Slow(sight.since) > watchFor(rec)",
 		new: "return now.Fast(sight.since) > watchFor(rec)", tests: "./dynamolock", run: "",
-		seed: 10,
+		seed: 8,
 	},
 	{
 		name: "foreign-end-believed", what: "an end that no client can have written keeps a lock for ever",
 		file: "dynamolock/expiry.go", old: "return !time.UnixMilli(rec.expires).After(latest.Add(ttl + servertime.Skew))",
 		new: "_ = ttl; return true", tests: "./dynamolock", run: "",
-		seed: 3,
+		seed: 1,
 	},
 	{
 		name: "end-moves-back", what: "a delayed older renewal shortens a newer one",
@@ -77,7 +77,7 @@ var mutants = []mutant{
 		name: "release-without-token", what: "a release goes by the holder alone and is not recognized when it is repeated",
 		file: "dynamolock/hold.go", old: "case rec.free() && !rec.absent() && rec.nonce == g.Attempt:",
 		new: "case false:", tests: "./dynamolock", run: "",
-		seed: 4,
+		seed: 5,
 	},
 	{
 		name: "own-attempt-not-known", what: "a retry of an acquire takes its own first try for another holder",
@@ -89,7 +89,7 @@ var mutants = []mutant{
 		name: "own-attempt-trusted-from-now", what: "a grant found by a retry is trusted from the retry, not from its first send",
 		file: "memlease/memlease.go", old: "return s.grant(r, rec, r.Since), nil", new: "return s.grant(r, rec, sent), nil",
 		tests: "./memlease", run: "TestStore$",
-		seed: 1,
+		seed: 4,
 	},
 	{
 		name: "stale-read", what: "a read that decides is not strongly consistent",
@@ -107,7 +107,7 @@ var mutants = []mutant{
 		name: "lower-token-accepted", what: "the fence of a user's own write only looks whether there is one",
 		file: "dynamolock/condition.go", old: `"(attribute_not_exists(#cl_fence) OR #cl_fence < :cl_token OR " +`,
 		new: `"(attribute_not_exists(#cl_fence) OR #cl_fence <> :cl_token OR " +`, tests: "./dynamolock", run: "Fence",
-		seed: 1,
+		seed: 8,
 	},
 	{
 		name: "check-by-version-alone", what: "the check on the lock's item passes after a release",
@@ -143,7 +143,7 @@ var mutants = []mutant{
 		name: "heartbeat-survives-release", what: "renewals go on after the release",
 		file: "lease/lease.go", old: "	l.beat.Stop()\n", new: "", old2: "	l.stop()\n	return true", new2: "	return true",
 		tests: "./memlease ./lease",
-		seed:  12,
+		seed:  1,
 	},
 	{
 		name: "first-failure-loses", what: "a lease is given up at the first renewal that fails",
@@ -159,7 +159,7 @@ var mutants = []mutant{
 	{
 		name: "late-grant-handed-out", what: "a grant whose trust is over when it arrives is handed out",
 		file: "lease/acquire.go", old: "if l.remaining(c.clock()) <= 0 {", new: "if false {", tests: "./memlease ./lease",
-		unsought: "chance has not met it in 12 seeds; the tests make it happen",
+		seed: 44,
 	},
 	{
 		name: "grant-of-a-new-attempt", what: "a retry of an acquire is a new attempt",
@@ -177,7 +177,7 @@ var mutants = []mutant{
 		name: "date-of-a-gateway", what: "the Date of an answer that is not DynamoDB's is taken for the service's clock",
 		file: "dynamolock/errors.go", old: ` || resp.Response.Header.Get("X-Amzn-Requestid") == ""`, new: "",
 		tests: "./dynamolock", run: "Gateway",
-		seed: 1,
+		seed: 14,
 	},
 	{
 		name: "late-save-wins", what: "a Save that arrives late brings an old value back",
@@ -189,7 +189,7 @@ var mutants = []mutant{
 	{
 		name: "marks-of-the-dead-ignored", what: "a dead lock that was seen before is taken without a look at its marks",
 		file: "dynamolock/acquire.go", old: " && !r.Mark.Refuses(sight.rec.marks)", new: "", tests: "./dynamolock", run: "TestStore$",
-		seed: 1,
+		seed: 2,
 	},
 	{
 		name: "finished-on-failure", what: "a failed run marks its occurrence as finished",

@@ -56,9 +56,10 @@ type storeCall struct {
 func annotateStore(s lease.Store, w witness) lease.Store {
 	a := annotated{s: s, w: w}
 	waiter, waits := s.(lease.Waiter)
+	looker, looks := s.(lease.Looker) // which no Waiter is
 	lister, lists := s.(lease.Lister)
 	records, keeps := s.(lease.Records)
-	wa, li, re := annotatedWaiter{waiter, w}, annotatedLister{lister}, annotatedRecords{records}
+	wa, lo, li, re := annotatedWaiter{waiter, w}, annotatedLooker{looker, w}, annotatedLister{lister}, annotatedRecords{records}
 	switch {
 	case waits && lists && keeps:
 		return struct {
@@ -79,6 +80,25 @@ func annotateStore(s lease.Store, w witness) lease.Store {
 			annotatedWaiter
 			annotatedRecords
 		}{a, wa, re}
+	case looks && lists && keeps:
+		return struct {
+			annotated
+			annotatedLooker
+			annotatedLister
+			annotatedRecords
+		}{a, lo, li, re}
+	case looks && lists:
+		return struct {
+			annotated
+			annotatedLooker
+			annotatedLister
+		}{a, lo, li}
+	case looks && keeps:
+		return struct {
+			annotated
+			annotatedLooker
+			annotatedRecords
+		}{a, lo, re}
 	case lists && keeps:
 		return struct {
 			annotated
@@ -90,6 +110,11 @@ func annotateStore(s lease.Store, w witness) lease.Store {
 			annotated
 			annotatedWaiter
 		}{a, wa}
+	case looks:
+		return struct {
+			annotated
+			annotatedLooker
+		}{a, lo}
 	case lists:
 		return struct {
 			annotated
@@ -199,6 +224,22 @@ func (a annotatedWaiter) Wait(ctx context.Context, h *lease.HeldError) error {
 		a.w.waited()
 	}
 	return err
+}
+
+type annotatedLooker struct {
+	s lease.Looker
+	w witness
+}
+
+func (a annotatedLooker) Look(ctx context.Context, name string) (lease.Token, error) {
+	c := storeCall{op: "wait", name: name, began: time.Now()}
+	token, err := a.s.Look(annotate(ctx, c.op, name), name)
+	if a.w != nil {
+		a.w.waited()
+		c.ended, c.err = time.Now(), err
+		a.w.saw(c)
+	}
+	return token, err
 }
 
 type annotatedLister struct{ l lease.Lister }

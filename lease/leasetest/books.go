@@ -105,6 +105,7 @@ func (b *books) saw(h *host, c storeCall) {
 	if b == nil || h == b.eye {
 		return
 	}
+	b.checkSent(h, c)
 	b.mu.Lock()
 	l := b.lock(c.name)
 	current := c.began.After(l.reset)
@@ -124,6 +125,15 @@ func (b *books) saw(h *host, c storeCall) {
 	b.mu.Unlock()
 	if lost && current && !known {
 		b.judgeLoss(h, c)
+	}
+}
+
+// checkSent wants the trust in what was granted or renewed to count from before a request was sent, not from its answer.
+func (b *books) checkSent(h *host, c storeCall) {
+	gives := c.op == "acquire" || c.op == "renew" || c.op == "save"
+	if last := h.lastSent(); gives && c.err == nil && c.grant.Sent.Mono > last.Mono {
+		b.e.Errorf("%s of %q with token %d is trusted from %v after the last request was sent", c.op, c.name, c.grant.Token,
+			c.grant.Sent.Mono-last.Mono)
 	}
 }
 

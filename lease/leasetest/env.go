@@ -131,7 +131,8 @@ type host struct {
 	mu      sync.Mutex
 	calls   []storeCall
 	events  []seen
-	stepped time.Time // when its wall clock was last set by chance
+	stepped time.Time     // when its wall clock was last set by chance
+	sent    lease.Reading // of its clock when the last request was sent, in a simulation
 }
 
 // seen is an event and when it came.
@@ -153,7 +154,7 @@ func (e *env) coldHost(name string) *host {
 	e.Helper()
 	h := &host{e: e, name: name, clock: NewClock(), faults: NewFaults()}
 	if e.books != nil {
-		h.faults.number = len(e.hosts) + 1
+		h.faults.number, h.faults.onSend = len(e.hosts)+1, h.sends
 	}
 	h.store = annotateStore(e.backend.Store(e.T, Host{Name: name, Clock: h.clock.Now, Faults: h.faults}), h)
 	e.hosts = append(e.hosts, h)
@@ -165,6 +166,20 @@ func (h *host) begins(c storeCall) { h.e.books.begins(h, c) }
 
 // turn is a moment of the host's own: several that are told one instant do not act at one, which could not be repeated.
 func (h *host) turn() time.Duration { return time.Duration(h.faults.number) * 10 * time.Microsecond }
+
+// sends takes note that a request is sent.
+func (h *host) sends() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sent = h.clock.Now()
+}
+
+// lastSent is what the host's clock showed when its last request was sent.
+func (h *host) lastSent() lease.Reading {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sent
+}
 
 // waited implements witness.
 func (h *host) waited() { time.Sleep(h.turn()) }

@@ -84,7 +84,8 @@ type Faults struct {
 	rules  []*Fault
 	calls  []*Call
 	flying sync.WaitGroup
-	number int // of the host in a simulation, which puts what happens at one instant in an order that is always the same; 0: none
+	number int    // of the host in a simulation, which puts what happens at one instant in an order that is always the same; 0: none
+	onSend func() // called for every request before it is sent; nil: nobody asks
 }
 
 // NewFaults makes a faultless network.
@@ -152,6 +153,9 @@ func (f *Faults) Calls(op string) []Call {
 
 // begin records a request and finds the rule that hits it.
 func (f *Faults) begin(ctx context.Context, op string) *Rule {
+	if f.onSend != nil {
+		f.onSend()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := &Call{Op: op, Name: annotationOf(ctx).name, Sent: time.Now()}

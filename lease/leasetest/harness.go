@@ -144,6 +144,6 @@ type storeCase struct {
 func storeCases() []storeCase {
 	return slices.Concat(
 		basicCases(), ownerCases(), answerCases(), clientCases(), keepingCases(), unansweredCases(),
-		clockCases(), pauseCases(), nameCases(), markCases(), recordCases(), operatorCases(),
+		clockCases(), pauseCases(), nameCases(), markCases(), recordCases(), operatorCases(), lookCases(),
 	)
 }

@@ -26,15 +26,16 @@ type Simulation struct {
 // SeedsVariable names the environment variable that sets the seeds of every Simulate, as COUNT or FIRST:COUNT.
 const SeedsVariable = "CLOUDLEASE_SEEDS"
 
-// Simulate lets hosts contend for a few locks in virtual time while the network, the clocks and the hosts themselves fail
-// by chance, while operators break locks and runs of jobs crash, and checks what must always hold: no two holders trust at one
-// instant, tokens grow, guarded data, values and marks never go back, an occurrence that may run once at most does so, no store
-// tells a loss that was none or an older state than one it told before, every error has one class, nothing secret is shown, what
-// ended in doubt is given back, and at the end, when all is well again, every lock can be had within the take-over bound.
+// Simulate lets hosts contend for a few locks in virtual time while the network, the clocks and the hosts themselves fail by
+// chance, while operators break locks and runs of jobs crash, and checks what must always hold: no two holders trust at one
+// instant, trust begins before a request is sent, tokens grow, guarded data, values and marks never go back, an occurrence that
+// may run once at most does so, no store tells a loss that was none or an older state than one it told before, every error has one
+// class, nothing secret is shown, what ended in doubt is given back, and at the end, when all is well again, every lock can be had
+// within the take-over bound.
 //
-// Half-way everything comes to rest: the records of all locks are deleted, made again, and replaced by older copies (Restorer), an empty
-// service answers for a moment (Replaced), and
-// one is held from a time when the service's clock was an hour ahead (Timed). h must be Virtual.
+// Half-way everything comes to rest: the records of all locks are deleted, made again, and replaced by older copies (Restorer), an
+// empty service answers for a moment (Replaced), and one is held from a time when the service's clock was an hour ahead (Timed). h
+// must be Virtual.
 //
 // One seed is one run: it decides what is done, what fails, and every random number that the code under test draws from
 // crypto/rand. A run that fails is repeated by its seed.
@@ -56,13 +57,15 @@ func Simulate(t *testing.T, h Harness, s Simulation) {
 
 func simulateSeed(t *testing.T, h Harness, s Simulation, seed uint64, sum *tally) {
 	t.Helper()
+	over := false
 	defer func() {
-		if t.Failed() {
+		if t.Failed() || !over { // a bubble that is left with goroutines panics
 			t.Logf("seed %d has failed; repeat it with %s=%d:1 go test -run '^%s$'", seed, SeedsVariable, seed, t.Name())
 		}
 	}()
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) { simulate(newEnv(t, h), s, seed, sum) })
+	over = true
 }
 
 // allFaultsFrom is the number of seeds from which on every kind of fault must have hit something.

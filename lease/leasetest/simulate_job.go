@@ -64,16 +64,20 @@ func (w *worker) occurrence() int64 {
 
 // insist sends the attempt until there is an answer, or not for much longer. What may have been granted is given back.
 func (r *run) insist(ctx context.Context) bool {
-	doubt := false
-	switch r.rand.IntN(4) {
+	doubt, tries := false, 3
+	switch r.rand.IntN(5) {
 	case 0:
 		lost := r.host.faults.Add(Rule{Op: "acquire", Kind: DropAnswer, Nth: 1})
 		defer lost.Stop()
 	case 1:
 		slow := r.host.faults.Add(Rule{Op: "acquire", Kind: DelayAfter, Delay: r.within(r.TTL / 3), Nth: 1 + r.rand.IntN(3)})
 		defer slow.Stop()
+	case 2: // it is given up at once, and given back when it may have arrived
+		tries = 1
+		late := r.host.faults.Add(Rule{Op: "acquire", Kind: DelayBefore, Delay: r.TTL/2 + r.within(r.TTL/2), Nth: 1 + r.rand.IntN(2)})
+		defer late.Stop()
 	}
-	for range 3 {
+	for range tries {
 		try, cancel := context.WithTimeout(ctx, r.within(r.TTL/2))
 		g, err := r.host.store.TryAcquire(try, r.req)
 		cancel()
@@ -93,6 +97,10 @@ func (r *run) insist(ctx context.Context) bool {
 		r.rest(ctx, r.TTL/4)
 	}
 	if doubt {
+		if tries == 1 {
+			r.sum.count("given back late")
+			r.rest(ctx, 2*r.TTL)
+		}
 		_ = r.release(lease.Grant{Request: r.req}, lease.Final{})
 	}
 	return false
@@ -125,7 +133,20 @@ func (r *run) play(ctx context.Context) {
 		}
 	}
 	m := r.grant.Marks
-	switch r.rand.IntN(6) {
+	switch r.rand.IntN(7) {
+	case 6: // it has overslept: what it leaves arrives late, if nobody has taken the lock
+		for r.trusts() {
+			r.rest(ctx, r.TTL/4)
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		r.end()
+		r.sum.count("released late")
+		late := r.host.faults.Add(Rule{Op: "release", Kind: DelayBefore, Delay: r.within(r.TTL / 2), Nth: 1 + r.rand.IntN(3)})
+		defer late.Stop()
+		v := version{r.grant.Token, r.rand.Uint64N(1 << 20)}
+		_ = r.release(r.grant, lease.Final{Value: v.value(), Marks: doneMarks(m)})
 	case 0, 1: // it crashes: its lease ends by itself
 	case 2: // it fails
 		r.end()

@@ -27,7 +27,7 @@ type worker struct {
 // work goes on until ctx ends, on one host after the other.
 func (w *worker) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		w.client, w.guard = w.host.client(), w.host.guard()
+		w.client, w.guard = w.ownClient(), w.host.guard()
 		if b, ok := w.backend.(Checked); ok {
 			w.write, w.atRelease = b.Write(Host{Name: w.host.name, Clock: w.host.clock.Now, Faults: w.host.faults}, w.host.bare())
 		}
@@ -48,6 +48,15 @@ func (w *worker) work(ctx context.Context) {
 			w.host = w.replace()
 		}
 	}
+}
+
+// ownClient is the client of w's host. Some are so patient that an answer can come when the lease that it grants is over.
+func (w *worker) ownClient() *lease.Client {
+	var o lease.Options
+	if w.rand.IntN(3) == 0 {
+		o.CallTimeout = 2 * w.TTL
+	}
+	return w.host.clientWith(o)
 }
 
 // turn is one hold, or one attempt in vain. crashed means that the host is no more.
