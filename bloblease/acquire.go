@@ -27,7 +27,8 @@ const creationLead = 2 * time.Second
 type claim struct {
 	token lease.Token
 	etag  azcore.ETag
-	note  note // as the blob has it now
+	note  note                // as the blob has it now
+	lease *azlease.BlobClient // once the lease was asked for
 }
 
 // leaseID is the id of the lease that goes with a claim. It is a function of attempt and token, so that a retry asks for the
@@ -241,15 +242,16 @@ func (a attempt) settle(ctx context.Context, rec record) (azcore.ETag, error) {
 
 // take asks for the lease on the condition that nobody has claimed the lock since. taken is false if somebody has.
 func (a attempt) take(ctx context.Context, c claim) (g lease.Grant, taken bool, err error) {
-	id := leaseID(a.Attempt, c.token)
-	a.claiming(a.Request, c)
+	id, etag := leaseID(a.Attempt, c.token), c.etag
 	client, err := a.leaseClient(a.Name, id)
 	if err != nil {
 		return g, false, err
 	}
+	c.lease = client
+	a.claiming(a.Request, c)
 	header, err := a.send(ctx, func(ctx context.Context) error {
 		_, err := client.AcquireLease(ctx, int32(a.TTL/time.Second), &azlease.BlobAcquireOptions{
-			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &c.etag},
+			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
 		})
 		return err
 	})
@@ -319,6 +321,16 @@ func (s *Store) annotate(ctx context.Context, name string, n note, c *blob.Acces
 		return err
 	})
 	return azcore.ETag(header.Get("ETag")), err
+}
+
+// leaseOf is a client of g's lease, and the lease's id.
+func (s *Store) leaseOf(g lease.Grant) (*azlease.BlobClient, string, error) {
+	if c, asked := s.claimed(g.Request); asked && c.token == g.Token {
+		return c.lease, *c.lease.LeaseID(), nil
+	}
+	id := leaseID(g.Attempt, g.Token)
+	client, err := s.leaseClient(g.Name, id)
+	return client, id, err
 }
 
 func (s *Store) leaseClient(name, id string) (*azlease.BlobClient, error) {

@@ -20,11 +20,11 @@ func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
 }
 
 func (s *Store) renew(ctx context.Context, op string, g lease.Grant) (lease.Grant, error) {
-	sent, id := s.clock(), leaseID(g.Attempt, g.Token)
+	sent := s.clock()
 	if sent.Fast(g.Sent) >= g.Trust {
 		return g, s.lost(op, g.Name, errOver)
 	}
-	client, err := s.leaseClient(g.Name, id)
+	client, id, err := s.leaseOf(g)
 	if err != nil {
 		return g, err
 	}
@@ -94,16 +94,18 @@ func (s *Store) Release(ctx context.Context, g lease.Grant, f lease.Final) error
 	if g.Token == 0 {
 		return s.releaseUnknown(ctx, g.Request)
 	}
-	id := leaseID(g.Attempt, g.Token)
 	leaves := f.Value != nil || f.Marks != nil || g.Marks.Running != 0
 	if seen, known := s.lastSeen(g.Name); known && seen.token > g.Token && !leaves {
 		s.unclaim(g.Request)
 		return s.lost("release", g.Name, whyLost(seen))
 	}
-	var err error
+	client, id, err := s.leaseOf(g)
+	if err != nil {
+		return err
+	}
 	if leaves {
 		err = s.leave(ctx, g, id, f)
-	} else if err = s.unlease(ctx, g.Name, id); err == nil {
+	} else if err = s.releaseLease(ctx, client); err == nil {
 		s.released(g)
 	} else {
 		err = s.fail(ctx, "release", g.Name, holding, err)
@@ -178,7 +180,11 @@ func (s *Store) unlease(ctx context.Context, name, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.send(ctx, func(ctx context.Context) error {
+	return s.releaseLease(ctx, client)
+}
+
+func (s *Store) releaseLease(ctx context.Context, client *azlease.BlobClient) error {
+	_, err := s.send(ctx, func(ctx context.Context) error {
 		_, err := client.ReleaseLease(ctx, nil)
 		return err
 	})

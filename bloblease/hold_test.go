@@ -220,3 +220,20 @@ func TestBreakRaces(t *testing.T) {
 		require.NoError(t, err, "the next holder was broken")
 	})
 }
+
+// TestAnotherTokenOfAnAttempt is another lease's: the service refuses it, whatever this store has of the attempt.
+func TestAnotherTokenOfAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newService().host(t, nil)
+		g, err := h.TryAcquire(t.Context(), request("x"))
+		require.NoError(t, err)
+		other := g
+		other.Token++
+		_, err = h.Renew(t.Context(), other)
+		require.ErrorIs(t, err, lease.ErrLost)
+		require.ErrorIs(t, h.Release(t.Context(), other, lease.Final{}), lease.ErrLost)
+		g, err = h.Renew(t.Context(), g)
+		require.NoError(t, err)
+		require.NoError(t, h.Release(t.Context(), g, lease.Final{}))
+	})
+}

@@ -16,7 +16,8 @@ import (
 type attempt struct {
 	*Store
 	lease.Request
-	hold *hold
+	hold          *hold
+	folder, floor string // of its keys
 }
 
 // TryAcquire implements lease.Store: one transaction, which locks the key, writes whose it is and reads what is kept with it. The
@@ -40,7 +41,7 @@ func (s *Store) TryAcquire(ctx context.Context, r lease.Request) (lease.Grant, e
 		if err != nil {
 			return lease.Grant{}, err
 		}
-		a := attempt{s, r, h}
+		a := attempt{s, r, h, s.lockFolder(r.Name), s.floorFolder(r.Name)}
 		g, err := a.run(ctx)
 		if err == nil {
 			g, err = a.refresh(ctx, g)
@@ -164,7 +165,7 @@ func (a attempt) run(ctx context.Context) (lease.Grant, error) {
 		case err != nil:
 			return lease.Grant{}, a.fail(ctx, "acquire", a.Name, writing, err)
 		case len(refused) == 0:
-			return a.granted(ctx, ses, sent, results[checks:])
+			return a.granted(ctx, ses, sent, pairsOf(results)[checks:])
 		case says(refused, "invalid session"):
 			a.died(ses)
 		case seen != nil && says(refused, changes...):
@@ -214,7 +215,7 @@ func (a attempt) ops(ses *session, seen *record) (ops api.TxnOps, checks int) {
 	}
 	var keep []byte
 	if seen != nil {
-		for key, p := range map[string]*api.KVPair{a.lockPath(a.Name): seen.lock, a.keptPath(a.Name): seen.kept} {
+		for key, p := range map[string]*api.KVPair{a.folder + lockKey: seen.lock, a.folder + keptKey: seen.kept} {
 			ops = append(ops, opUnchanged(key, index(p)))
 			if p != nil {
 				checks++
@@ -229,11 +230,11 @@ func (a attempt) ops(ses *session, seen *record) (ops api.TxnOps, checks int) {
 		kept.Started = started
 		keep = encode(kept)
 	}
-	ops = append(ops, opTree(a.lockFolder(a.Name)), opTree(a.floorFolder(a.Name)))
 	ops = append(ops,
-		opLock(a.lockPath(a.Name), ses.id, encode(lockNote{Attempt: a.Attempt, Since: by.Since})), opSet(a.grantPath(a.Name), encode(by)))
+		opTree(a.folder), opTree(a.floor),
+		opLock(a.folder+lockKey, ses.id, encode(lockNote{Attempt: a.Attempt, Since: by.Since})), opSet(a.folder+grantKey, encode(by)))
 	if keep != nil {
-		ops = append(ops, opSet(a.keptPath(a.Name), keep))
+		ops = append(ops, opSet(a.folder+keptKey, keep))
 	}
 	return ops, checks
 }

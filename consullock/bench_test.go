@@ -52,8 +52,8 @@ func benchClient(b *testing.B, cfg *api.Config) *lease.Client {
 	return c
 }
 
-// BenchmarkAcquireRelease beside the same two calls of the SDK and its own lock.
-func BenchmarkAcquireRelease(b *testing.B) {
+// BenchmarkAgent is a grant and its release at an agent, beside the least that locks and the SDK's own lock.
+func BenchmarkAgent(b *testing.B) {
 	cfg, sent := benchAgent(b)
 	raw, err := api.NewClient(cfg)
 	require.NoError(b, err)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -170,10 +169,38 @@ func concerns(refused api.TxnErrors, ops ...int) bool {
 	return false
 }
 
-// ids are those of sessions, and of ACL tokens' accessors, which the service repeats in its errors.
-var ids = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+// idForm is the form of the ids of sessions, and of ACL tokens and their accessors.
+const idForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 
-func scrub(text string) string { return ids.ReplaceAllString(text, "<id>") }
+// scrub takes the ids out of a text, which the service repeats in its errors.
+func scrub(text string) string {
+	var b strings.Builder
+	for text != "" {
+		if startsWithID(text) {
+			b.WriteString("<id>")
+			text = text[len(idForm):]
+			continue
+		}
+		b.WriteByte(text[0])
+		text = text[1:]
+	}
+	return b.String()
+}
+
+func startsWithID(text string) bool {
+	if len(text) < len(idForm) {
+		return false
+	}
+	for i := range len(idForm) {
+		hyphen := idForm[i] == '-'
+		if c := text[i]; hyphen != (c == '-') || !hyphen && !isHex(c) {
+			return false
+		}
+	}
+	return true
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' }
 
 // discreet is err with a text that shows no session: neither in the URL that failed connections repeat nor in an answer.
 func discreet(err error) error {

@@ -1,12 +1,16 @@
 package consullock_test
 
 import (
+	"context"
 	"net/http"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/cloudlease/cloudlease/consullock"
 	"github.com/cloudlease/cloudlease/internal/consulfake"
@@ -95,5 +99,58 @@ func TestClosed(t *testing.T) {
 		_, err := st.TryAcquire(t.Context(), request("x"))
 		require.ErrorIs(t, err, lease.ErrClosed)
 		require.Empty(t, s.Sessions())
+	})
+}
+
+// TestNoIDInErrors: whatever stands around the ids that an answer repeats, they are taken out, and nothing else.
+func TestNoIDInErrors(t *testing.T) {
+	ids := regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+	const id = "5C8a2ad2-6f0b-4d5c-9f0e-3a5b8a1c7d42"
+	said := ""
+	st := newStore(t, configAt("consul.invalid:8500", roundTripper(func(r *http.Request) (*http.Response, error) {
+		return answer(r, http.StatusInternalServerError, said), nil
+	})), consullock.Options{})
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.SampledFrom([]string{id, id, id[:35], id[1:], id[:8], "-", "a", "g", "0f", " ", "\xff", "é"})
+		said = "x" + strings.Join(rapid.SliceOf(part).Draw(t, "said"), "") + "x"
+		_, err := st.Inspect(context.Background(), "x")
+		require.ErrorContains(t, err, ids.ReplaceAllString(said, "<id>"))
+	})
+}
+
+// TestRefusedRenewalEndsItsLook: a round whose renewal was refused does not wait for its look at the keys, which hangs.
+func TestRefusedRenewalEndsItsLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(consulfake.Options{})
+		broken := false
+		st := newStore(t, s.config(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				switch word(r) {
+				case "renew":
+					if broken {
+						return answer(r, http.StatusForbidden, "Permission denied"), nil
+					}
+				case "txn":
+					if broken {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}
+				}
+				return next.RoundTrip(r)
+			})
+		}), consullock.Options{})
+		g, err := st.TryAcquire(t.Context(), request("x"))
+		require.NoError(t, err)
+		time.Sleep(ttl / 3)
+		broken = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err = st.Renew(ctx, g)
+		require.ErrorIs(t, err, lease.ErrDenied)
+		require.Zero(t, time.Since(began))
+		broken = false
+		require.NoError(t, st.Release(t.Context(), g, lease.Final{}))
+		require.NoError(t, st.Close(t.Context()))
 	})
 }

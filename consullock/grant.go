@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/consul/api"
 
@@ -15,9 +16,12 @@ func (a attempt) granted(ctx context.Context, ses *session, sent lease.Reading, 
 	before := record{name: a.Name}
 	var locked, granted *api.KVPair
 	for _, p := range results {
-		_, part, err := a.nameOf(p.Key)
+		part, ours := strings.CutPrefix(p.Key, a.folder)
+		if !ours {
+			part, ours = strings.CutPrefix(p.Key, a.floor)
+		}
 		switch {
-		case err != nil:
+		case !ours:
 		case part == lockKey && p.Value == nil:
 			locked = p
 		case part == grantKey && p.Value == nil:
@@ -54,9 +58,10 @@ func (a attempt) granted(ctx context.Context, ses *session, sent lease.Reading, 
 	h := a.hold
 	h.given = later(h.given, sent)
 	h.granted, h.token, h.index, h.failed = true, token, locked.ModifyIndex, ses.failures
+	h.proof = proofOf(ses, h.index)
 	h.kept, h.keptIndex = before.keep, index(before.kept)
 	return lease.Grant{
-		Request: a.Request, Token: token, Proof: proofOf(ses, h.index), Value: before.keep.Value, Marks: m, Sent: sent, Trust: a.TTL,
+		Request: a.Request, Token: token, Proof: h.proof, Value: before.keep.Value, Marks: m, Sent: sent, Trust: a.TTL,
 	}, nil
 }
 

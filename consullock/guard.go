@@ -118,11 +118,11 @@ func (g *Guard) Put(ctx context.Context, key string, value []byte, token lease.T
 func (g *Guard) write(ctx context.Context, key string, value []byte, index uint64, e fence.Entry) (version, api.TxnErrors, error) {
 	put := opSet(g.folder(key)+fenceKey, encode(guardNote{e.Token, e.Holder}))
 	put.KV.Verb, put.KV.Index = api.KVCAS, index
-	results, refused, err := txn(ctx, g.s.api, api.TxnOps{put, opSet(g.Key(key), value)})
+	results, refused, err := g.s.txn(ctx, api.TxnOps{put, opSet(g.Key(key), value)})
 	if err != nil || len(refused) > 0 {
 		return version{}, refused, err
 	}
-	return version{results[0].ModifyIndex, e}, nil, nil
+	return version{pairsOf(results)[0].ModifyIndex, e}, nil, nil
 }
 
 func (g *Guard) lastSeen(key string) version {

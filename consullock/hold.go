@@ -29,6 +29,7 @@ type hold struct {
 
 	token  lease.Token
 	index  uint64        // of the locked key
+	proof  string        // Grant.Proof: proofOf its session and index
 	given  lease.Reading // what its holder was last told that trust counts from
 	proved lease.Reading // what the newest round vouches for
 	proofs int           // how many have
@@ -114,7 +115,7 @@ func (s *Store) holdOfLocked(r lease.Request) *hold {
 
 // isOf tells whether it is this very grant, which another attempt or token is not.
 func (h *hold) isOf(g lease.Grant) bool {
-	return h.granted && h.token == g.Token && proofOf(h.ses, h.index) == g.Proof
+	return h.granted && h.token == g.Token && h.proof == g.Proof
 }
 
 // proofOf is Grant.Proof: the session and the index of the locked key.
@@ -252,7 +253,8 @@ func (s *Store) Save(ctx context.Context, g lease.Grant, value []byte) (lease.Gr
 		case err != nil:
 			return lease.Grant{}, s.fail(ctx, op, g.Name, writing, err)
 		case len(refused) == 0:
-			s.keeps(g, kept, results[len(results)-1].ModifyIndex)
+			pairs := pairsOf(results)
+			s.keeps(g, kept, pairs[len(pairs)-1].ModifyIndex)
 			return g, nil
 		case concerns(refused, 0, 1) && !says(refused, denials...):
 			return lease.Grant{}, s.judgeLost(ctx, op, g)

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/cloudlease/cloudlease/internal/escape"
-	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -29,26 +28,18 @@ func (s *Store) look(ctx context.Context, op, name string) (record, error) {
 
 // trees reads what is under the prefixes in one step, and makes a second request if there is nothing.
 func (s *Store) trees(ctx context.Context, op, name string, prefixes ...string) ([]*api.KVPair, error) {
-	if err := storeerr.Sendable(ctx); err != nil {
-		return nil, s.fail(ctx, op, name, reading, err)
-	}
 	var ops api.TxnOps
 	for _, p := range prefixes {
 		ops = append(ops, opTree(p))
 	}
-	done, resp, _, err := s.api.Txn().Txn(ops, consistent(ctx))
+	results, refused, err := s.reads(ctx, ops)
 	switch {
 	case err != nil:
 		return nil, s.fail(ctx, op, name, reading, err)
-	case !done && len(resp.Errors) > 0:
-		return nil, s.refusedRead(op, name, resp.Errors)
+	case len(refused) > 0:
+		return nil, s.refusedRead(op, name, refused)
 	}
-	var pairs []*api.KVPair
-	for _, r := range resp.Results {
-		if r.KV != nil {
-			pairs = append(pairs, r.KV)
-		}
-	}
+	pairs := pairsOf(results)
 	if len(pairs) == 0 {
 		return nil, s.readable(ctx, op, name, prefixes[0])
 	}

@@ -37,19 +37,15 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-func (s *Store) lockPath(name string) string  { return s.lockFolder(name) + lockKey }
-func (s *Store) grantPath(name string) string { return s.lockFolder(name) + grantKey }
-func (s *Store) keptPath(name string) string  { return s.lockFolder(name) + keptKey }
+func (s *Store) lockPath(name string) string    { return s.path(locksPart, name, lockKey) }
+func (s *Store) keptPath(name string) string    { return s.path(locksPart, name, keptKey) }
+func (s *Store) floorPath(name string) string   { return s.path(floorsPart, name, floorKey) }
+func (s *Store) lockFolder(name string) string  { return s.path(locksPart, name, "") }
+func (s *Store) floorFolder(name string) string { return s.path(floorsPart, name, "") }
 
-func (s *Store) lockFolder(name string) string {
-	return s.opt.Prefix + locksPart + escape.Name(name) + "/"
+func (s *Store) path(kind, name, part string) string {
+	return s.opt.Prefix + kind + escape.Name(name) + "/" + part
 }
-
-func (s *Store) floorFolder(name string) string {
-	return s.opt.Prefix + floorsPart + escape.Name(name) + "/"
-}
-
-func (s *Store) floorPath(name string) string { return s.floorFolder(name) + floorKey }
 
 func (s *Store) recordPath(key string) string { return s.opt.Prefix + recordsPart + escape.Name(key) }
 

@@ -56,7 +56,7 @@ func (s *Store) Swap(ctx context.Context, old lease.Record, value []byte, _ time
 	case len(refused) > 0:
 		return lease.Record{}, s.refusal(op, old.Key, refused)
 	}
-	return lease.Record{Key: old.Key, Version: results[0].ModifyIndex, Value: value}, nil
+	return lease.Record{Key: old.Key, Version: pairsOf(results)[0].ModifyIndex, Value: value}, nil
 }
 
 // Scan implements lease.Records: one request for all of them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,10 @@ type round struct {
 	stop    context.CancelFunc
 	waiters int // guarded by Store.mu; without any it is given up
 	err     error
+
+	looking sync.WaitGroup // what follows is that of the look at the keys
+	proven  []target
+	seen    error
 }
 
 // beat is how long the proof of a round serves leases that have not had it yet. With it any number of leases that renew every
@@ -77,30 +82,21 @@ func (s *Store) run(ctx context.Context, ses *session, r *round) {
 	s.mu.Lock()
 	spare := ses.spare
 	s.mu.Unlock()
-	var proven []target
-	var renewed, seen error
-	looking, stop := context.WithCancel(ctx)
-	defer stop()
-	look := func() { proven, seen = s.checkKeys(looking, ses) }
-	renew := func() {
-		if renewed = s.renewSession(ctx, ses, r.began); renewed != nil {
-			stop()
-		}
+	look := func() { r.proven, r.seen = s.checkKeys(ctx, ses) }
+	if !spare {
+		r.looking.Go(look)
 	}
-	if spare {
-		if renew(); renewed == nil {
-			look()
-		}
-	} else {
-		var wg sync.WaitGroup
-		wg.Go(look)
-		renew()
-		wg.Wait()
+	err := s.renewSession(ctx, ses, r.began)
+	switch {
+	case err != nil:
+		r.stop() // what is seen now counts for nothing
+	case spare:
+		look()
 	}
-	err := renewed
+	r.looking.Wait()
 	if err == nil {
-		err = seen
-		s.prove(proven, r.began)
+		err = r.seen
+		s.prove(r.proven, r.began)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,18 +166,17 @@ type target struct {
 // checkKeys looks by one transaction for every maxOps keys whether the leases' keys are as they were locked, and frees those that
 // the session holds without a lease. What it has proven counts if the session lives.
 func (s *Store) checkKeys(ctx context.Context, ses *session) (proven []target, err error) {
-	targets := s.targets(ses)
-	for len(targets) > 0 && err == nil {
-		n := min(len(targets), maxOps)
-		var some []target
-		some, err = s.checkSome(ctx, ses, targets[:n])
-		proven, targets = append(proven, some...), targets[n:]
+	for some := range slices.Chunk(s.targets(ses), maxOps) {
+		if proven, err = s.checkSome(ctx, ses, some, proven); err != nil {
+			break
+		}
 	}
 	return proven, err
 }
 
-func (s *Store) checkSome(ctx context.Context, ses *session, targets []target) (proven []target, err error) {
-	var ops api.TxnOps
+// checkSome appends what it has proven.
+func (s *Store) checkSome(ctx context.Context, ses *session, targets, proven []target) ([]target, error) {
+	ops := make(api.TxnOps, 0, len(targets))
 	for _, t := range targets {
 		if t.hold != nil {
 			ops = append(ops, opUnchanged(s.lockPath(t.name), t.index))
@@ -189,12 +184,12 @@ func (s *Store) checkSome(ctx context.Context, ses *session, targets []target) (
 			ops = append(ops, opCheckSession(s.lockPath(t.name), ses.id))
 		}
 	}
-	_, refused, err := s.txn(ctx, ops)
+	_, refused, err := s.reads(ctx, ops)
 	if err != nil {
-		return nil, &roundError{reading, err}
+		return proven, &roundError{reading, err}
 	}
 	if says(refused, denials...) {
-		return nil, &roundError{reading, &statusError{http.StatusForbidden, scrub(refused[0].What)}}
+		return proven, &roundError{reading, &statusError{http.StatusForbidden, scrub(refused[0].What)}}
 	}
 	for i, t := range targets {
 		passes := !concerns(refused, i)

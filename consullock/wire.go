@@ -98,16 +98,22 @@ func write(ctx context.Context) *api.WriteOptions { return new(api.WriteOptions{
 // maxOps is how many operations every Consul takes in one transaction; newer ones take twice as many.
 const maxOps = 64
 
-// txn sends one transaction. Either it was done, or refused tells by operation why not; an error is neither.
-func (s *Store) txn(ctx context.Context, ops api.TxnOps) (results []*api.KVPair, refused api.TxnErrors, err error) {
-	return txn(ctx, s.api, ops)
+// txn sends one transaction that writes, which is as consistent as can be whatever its options say. Either it was done, or refused
+// tells by operation why not; an error is neither.
+func (s *Store) txn(ctx context.Context, ops api.TxnOps) (results api.TxnResults, refused api.TxnErrors, err error) {
+	return s.send(ctx, ops, query(ctx))
 }
 
-func txn(ctx context.Context, client *api.Client, ops api.TxnOps) ([]*api.KVPair, api.TxnErrors, error) {
+// reads sends one transaction that only reads, and decides. Its results are those of txn.
+func (s *Store) reads(ctx context.Context, ops api.TxnOps) (results api.TxnResults, refused api.TxnErrors, err error) {
+	return s.send(ctx, ops, consistent(ctx))
+}
+
+func (s *Store) send(ctx context.Context, ops api.TxnOps, q *api.QueryOptions) (api.TxnResults, api.TxnErrors, error) {
 	if err := storeerr.Sendable(ctx); err != nil {
 		return nil, nil, err
 	}
-	done, resp, _, err := client.Txn().Txn(ops, consistent(ctx))
+	done, resp, _, err := s.api.Txn().Txn(ops, q)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -116,13 +122,18 @@ func txn(ctx context.Context, client *api.Client, ops api.TxnOps) ([]*api.KVPair
 	case !done:
 		return nil, resp.Errors, nil
 	}
-	var pairs []*api.KVPair
-	for _, r := range resp.Results {
+	return resp.Results, nil, nil
+}
+
+// pairsOf are the keys among the results of a transaction.
+func pairsOf(results api.TxnResults) []*api.KVPair {
+	pairs := make([]*api.KVPair, 0, len(results))
+	for _, r := range results {
 		if r.KV != nil {
 			pairs = append(pairs, r.KV)
 		}
 	}
-	return pairs, nil, nil
+	return pairs
 }
 
 func kvOp(verb api.KVOp, key string) *api.TxnOp {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,6 +64,14 @@ var badEvents = []struct{ name, event, says string }{
 	{"before 1970", `{"occurrence":"1969-03-02T06:00:00Z"}`, "1970"},
 	{"oversized", `{"time":"2026-03-02T06:00:00Z","detail":"` + strings.Repeat("x", lambdalease.MaxEvent) + `"}`, "more than 262144"},
 	{"deep", strings.Repeat("[", 100_000), "no JSON object"},
+	{"a megabyte", strings.Repeat("x", 1<<20), "more than 262144"},
+	{"a long text", `"` + strings.Repeat("x", 200_000) + `"`, "is not an instant"},
+	{"a long time", `{"time":"2026-03-02T06:00:00` + strings.Repeat("0", 200_000) + `"}`, "is not an instant"},
+	{"a long number", `{"time":` + strings.Repeat("9", 200_000) + `}`, "not an instant in a string"},
+	{"a long source", `{"source":"` + strings.Repeat("x", 200_000) + `","time":"2026-03-02T06:00:00Z"}`, "when something happened"},
+	{"control characters", `{"time":"\u001b[2J\u0000\n"}`, "is not an instant"},
+	{"bare control characters", "\x00\x1b[2J\n", "no JSON object"},
+	{"no UTF-8", "{\"time\":\"\xff\xfe\"}", "is not an instant"},
 }
 
 func TestSF02_EventsWithoutAnOccurrence(t *testing.T) {
@@ -73,6 +82,7 @@ func TestSF02_EventsWithoutAnOccurrence(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 			require.True(t, at.IsZero())
 			require.Less(t, len(err.Error()), 1500, "an error, not the event")
+			require.False(t, strings.ContainsFunc(err.Error(), unicode.IsControl), "%q", err.Error())
 		})
 	}
 	_, err := lambdalease.Occurrence([]byte(`{}`))

@@ -109,7 +109,7 @@ func (o Options) check(job string) error {
 		errs = append(errs, lease.Invalid("configure", job,
 			"reserve %v is below %v: the release could not be answered before the deadline", o.Reserve, minReserve))
 	}
-	if !namespace.MatchString(o.Namespace) {
+	if !isNamespace(o.Namespace) {
 		errs = append(errs, lease.Invalid("configure", job, "%.40q is not a namespace of CloudWatch", o.Namespace))
 	}
 	return errors.Join(errs...)

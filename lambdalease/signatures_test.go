@@ -66,6 +66,23 @@ type echo struct{}
 
 func (echo) Invoke(context.Context, []byte) ([]byte, error) { return []byte(`{"n":1}`), nil }
 
+// TestNamespace: what CloudWatch takes as a name is taken, and nothing else.
+func TestNamespace(t *testing.T) {
+	client := newCloud().client(t, 6*time.Second, nil)
+	for name, good := range map[string]bool{
+		"a": true, "AZaz09._/#: -": true, "/aws-like": true, strings.Repeat("n", 255): true, "two words ": true,
+		strings.Repeat("n", 256): false, " ": false, " a": false, "a\n": false, "a\nb": false, "a@b": false, "a[b": false, "a`b": false,
+		"a{b": false, "a;b": false, "\u00e9t\u00e9": false, "a\xff": false,
+	} {
+		_, err := lambdalease.New(client, job, settle, &lambdalease.Options{Namespace: name})
+		if good {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, "namespace", name)
+		}
+	}
+}
+
 func TestBadArguments(t *testing.T) {
 	client := newCloud().client(t, 6*time.Second, nil)
 	for name, handler := range map[string]any{

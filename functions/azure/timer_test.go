@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -95,6 +97,35 @@ func TestSF02_NoScheduledTimeIsAnError(t *testing.T) {
 		at, err := occurrence([]byte(body), "UTC")
 		require.ErrorContains(t, err, says, body)
 		require.True(t, at.IsZero())
+	}
+}
+
+// TestEventsAreNotRepeated: the error of an oversized or malformed event can be shown, and does not repeat the event.
+func TestEventsAreNotRepeated(t *testing.T) {
+	const huge = 1 << 20
+	for name, body := range map[string]string{
+		"an oversized invocation": `{"Data":{"timer":"` + strings.Repeat("x", huge),
+		"oversized data":          invocation(quote(strings.Repeat("x", huge))),
+		"an oversized number":     invocation(strings.Repeat("9", huge)),
+		"numbers for texts":       `{"Data":` + strings.Repeat("9", huge) + `}`,
+		"an oversized Next":       invocation(timer(strings.Repeat("x", huge))),
+		"a Next of digits":        invocation(timer("2026-03-02T00:05:00." + strings.Repeat("9", huge) + "Z")),
+		"a deep invocation":       strings.Repeat("[", huge),
+		"deep data":               `{"Data":{"timer":` + strings.Repeat("[", huge),
+		"a controlling Next":      invocation(`{"ScheduleStatus":{"Next":"\u001b[2J\u0000\n"}}`),
+		"a controlling body":      "\x00\x1b[2J\n",
+		"a Next that is no text":  invocation(`{"ScheduleStatus":{"Next":["\u001b[2J"]}}`),
+		"a schedule that is none": invocation(`{"ScheduleStatus":"\u001b[2J"}`),
+		"no UTF-8":                invocation(timer("\xff\xfe")),
+	} {
+		at, err := occurrence([]byte(body), "UTC")
+		if name == "a Next of digits" && err == nil {
+			continue // it is an instant, in far too many words
+		}
+		require.Error(t, err, name)
+		require.True(t, at.IsZero(), name)
+		require.Less(t, len(err.Error()), 700, "%s: %.200q", name, err.Error())
+		require.False(t, strings.ContainsFunc(err.Error(), unicode.IsControl), "%s: %.200q", name, err.Error())
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -40,12 +39,17 @@ func configure(getenv func(string) string) (config, error) {
 	return c, r.Err()
 }
 
-// folders are a path of keys with a '/' at its end.
-var folders = regexp.MustCompile(`^([0-9A-Za-z_-]+/)+$`)
+// isFolders tells whether p is a path of keys with a '/' at its end.
+func isFolders(p string) bool {
+	other := func(c rune) bool {
+		return !('0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '_' || c == '-' || c == '/')
+	}
+	return strings.HasSuffix(p, "/") && p[0] != '/' && !strings.Contains(p, "//") && !strings.ContainsFunc(p, other)
+}
 
 func prefix(r *environ.Reader, name string) string {
 	p := r.Need(name)
-	if p != "" && (len(p) > 200 || !folders.MatchString(p)) {
+	if p != "" && (len(p) > 200 || !isFolders(p)) {
 		r.Wrong(name, "at most 200 letters, digits, '-', '_' and '/', with a '/' at the end, such as cloudlease/")
 	}
 	return p

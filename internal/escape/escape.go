@@ -17,12 +17,24 @@ func Plain(c byte) bool {
 
 // Name is name with =XX for every byte that is not Plain. The escape of a prefix is a prefix of the escape.
 func Name(name string) string {
+	special := 0
+	for i := range len(name) {
+		if !Plain(name[i]) {
+			special++
+		}
+	}
+	if special == 0 {
+		return name
+	}
 	var b strings.Builder
+	b.Grow(len(name) + 2*special)
 	for i := range len(name) {
 		if c := name[i]; Plain(c) {
 			b.WriteByte(c)
 		} else {
-			b.Write([]byte{'=', hex[c>>4], hex[c&15]})
+			b.WriteByte('=')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
 		}
 	}
 	return b.String()
@@ -31,6 +43,7 @@ func Name(name string) string {
 // Undo is the reverse of Name. What Name cannot have written is an error, so that no two texts are one name.
 func Undo(text string) (string, error) {
 	var b strings.Builder
+	b.Grow(len(text))
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if c == '=' && i+2 < len(text) {
