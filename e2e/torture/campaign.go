@@ -19,6 +19,7 @@ import (
 	"github.com/cloudlease/cloudlease/e2e/torture/check"
 	"github.com/cloudlease/cloudlease/e2e/torture/history"
 	"github.com/cloudlease/cloudlease/e2e/torture/proxy"
+	"github.com/cloudlease/cloudlease/e2e/torture/secret"
 	"github.com/cloudlease/cloudlease/e2e/torture/service"
 	"github.com/cloudlease/cloudlease/e2e/torture/worker"
 )
@@ -44,6 +45,7 @@ type campaign struct {
 	port    int
 	holders []*holder
 	log     *history.Writer // of what the campaign itself does
+	secrets secret.Book
 
 	files    []io.Closer
 	requests *json.Encoder
@@ -65,6 +67,7 @@ func newCampaign(ctx context.Context, o Options) (*campaign, error) {
 		return c, err
 	}
 	c.service = s
+	service.TellCredentials(s, c.secrets.Add)
 	events, err := c.create("campaign.jsonl")
 	if err != nil {
 		return c, err
@@ -114,7 +117,9 @@ func (c *campaign) addWorker(ctx context.Context, n int) error {
 	}
 	name := fmt.Sprintf("w%d", n+1)
 	seed := c.Seed*1000 + uint64(n) //nolint:gosec // a small number
-	p, err := proxy.New(ctx, proxy.Options{Name: name, Target: at.Host, Service: c.service, Seed: seed, Log: c.logRequest})
+	p, err := proxy.New(ctx, proxy.Options{
+		Name: name, Target: at.Host, Service: c.service, Seed: seed, Log: c.logRequest, Secret: c.secrets.Add,
+	})
 	if err != nil {
 		return err
 	}
@@ -241,6 +246,19 @@ func (c *campaign) check() (check.Report, []history.Event, error) {
 	}
 	events = since(c.began, events)
 	return check.Check(events, c.rules()), events, nil
+}
+
+// leaks looks for secrets in everything that the campaign and its workers have written, and in what was printed.
+func (c *campaign) leaks(printed string) ([]string, error) {
+	var files []string
+	for _, pattern := range []string{"*.jsonl", "*.log", "*.stderr"} {
+		some, err := filepath.Glob(filepath.Join(c.Dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, some...)
+	}
+	return c.secrets.Check(c.service.SecretKinds(), files, map[string]string{"the report": printed})
 }
 
 // since makes instants of a history relative to its beginning, which is easier to read.

@@ -28,27 +28,29 @@ const maxDeliveries = 20
 
 // play delivers all occurrences, one after another, each to several environments at once.
 func (l *lambdas) play(ctx context.Context) error {
-	var bag []string
 	for n := range l.Occurrences {
 		at, key := occurrence(n)
 		envs := slices.Clone(l.envs)
 		l.rand.Shuffle(len(envs), func(i, j int) { envs[i], envs[j] = envs[j], envs[i] })
 		envs = envs[:2+l.rand.IntN(len(envs)-1)]
 		var working sync.WaitGroup
-		if l.rand.IntN(4) == 0 {
-			if len(bag) == 0 {
-				bag = slices.Clone(lambdaFaults)
-				l.rand.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
-			}
-			kind := bag[0]
-			bag = bag[1:]
+		delivered := make(chan struct{}) // to the first of them
+		if kind := l.fault(l.Occurrences - n); kind != "" {
 			l.mu.Lock()
 			l.faulty[key] = true
 			l.mu.Unlock()
 			when, length := time.Duration(l.rand.Int64N(int64(250*time.Millisecond))), time.Duration(l.rand.Int64N(int64(functionTTL)))
-			working.Go(func() { l.trouble(ctx, envs[0], kind, when, length) })
+			working.Go(func() {
+				if l.trouble(ctx, envs[0], kind, when, length, delivered) {
+					l.owed = slices.DeleteFunc(l.owed, func(k string) bool { return k == kind })
+				}
+			})
 		}
-		for _, e := range envs {
+		working.Go(func() {
+			defer close(delivered)
+			l.deliver(ctx, envs[0], at, key)
+		})
+		for _, e := range envs[1:] {
 			working.Go(func() { l.deliver(ctx, e, at, key) })
 		}
 		working.Wait()
@@ -59,29 +61,59 @@ func (l *lambdas) play(ctx context.Context) error {
 	return nil
 }
 
-// trouble does one thing to an environment.
-func (l *lambdas) trouble(ctx context.Context, e *environment, kind string, when, length time.Duration) {
+// fault is what is done during an occurrence with so many left, or "": by chance, and towards the end what has not hit anything yet.
+func (l *lambdas) fault(left int) string {
+	due := left <= 2*len(l.owed)
+	if chance := l.rand.IntN(4) == 0; !chance && !due {
+		return ""
+	}
+	if due {
+		return l.owed[left%len(l.owed)]
+	}
+	if len(l.bag) == 0 {
+		l.bag = slices.Clone(lambdaFaults)
+		l.rand.Shuffle(len(l.bag), func(i, j int) { l.bag[i], l.bag[j] = l.bag[j], l.bag[i] })
+	}
+	kind := l.bag[0]
+	l.bag = l.bag[1:]
+	return kind
+}
+
+// trouble does one thing to an environment, and tells whether it hit anything. What concerns requests goes on until it hits one,
+// or until there are none any more.
+func (l *lambdas) trouble(
+	ctx context.Context, e *environment, kind string, when, length time.Duration, delivered <-chan struct{},
+) (hit bool) {
 	switch kind {
 	case kill:
 		rest(ctx, when)
-		if err := e.Kill(); err == nil { // otherwise none was running
-			l.count(kill)
+		if err := e.Kill(); err != nil {
+			return false // none was running
 		}
+		l.count(kill)
+		return true
 	case "freeze":
 		rest(ctx, when)
 		if err := e.Pause(); err != nil {
-			return
+			return false
 		}
 		l.count("freeze")
 		rest(ctx, functionTTL+length)
 		if err := e.Resume(); err != nil && !errors.Is(err, fakelambda.ErrNoProcess) {
 			l.found("%v", err)
 		}
-	default:
-		rule := e.proxy.Add(proxy.Rule{Kind: proxy.Kind(kind), Chance: 0.7, Delay: when + length/2})
-		rest(ctx, when+length/2)
-		rule.Stop()
+		return true
 	}
+	rule := e.proxy.Add(proxy.Rule{Kind: proxy.Kind(kind), Chance: 0.7, Delay: when + length/2})
+	rest(ctx, when+length/2)
+	for over := false; rule.Hits() == 0 && !over; {
+		select {
+		case <-delivered:
+			over = true
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return rule.Stop() > 0
 }
 
 // deliver delivers an occurrence until it is answered well, as a platform does.

@@ -17,6 +17,10 @@
 // campaign as well: it would prove nothing. On a violation the history stays, with a picture of it and the command that
 // repeats it. The same seed gives the same faults in the same order; what they hit depends on the machine.
 //
+// The proxies keep, in memory, what is secret or proves a grant: lease ids, sessions, attempts, nonces, signatures, credentials.
+// None of it may be in what a worker logs, in an error, or in what is printed; what the library logs at debug level is looked at
+// too. A kind of secret that never came by fails the campaign.
+//
 // # What is not injected
 //
 // Nothing that the guarantees exclude, but in scene beyond: Dates differ by a second at most, clocks run wrong by 150 ppm at most, and a monotonic
@@ -43,6 +47,7 @@
 //	restore.go, lambda.go, deliver.go  the scenes of these names
 //	worker/      what a worker does and writes down
 //	proxy/       the fault proxy
+//	secret/      what no log may show
 //	history/     the events
 //	check/       the checker
 //	service/     one adapter for each store

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -129,16 +130,36 @@ func (s *stream) network(ctx context.Context) error {
 		if s.Scene == sceneBeyond {
 			r.Shift *= 20
 		}
-		if op := s.rand.IntN(len(hitOnly)); r.Kind != proxy.Partition {
+		if op := s.rand.IntN(len(hitOnly)); r.Kind != proxy.Partition && r.Kind != proxy.StaleRead { // what is guarded is not read so
 			r.Op = hitOnly[op]
 		}
 		victims := []*holder{s.holders[s.rand.IntN(len(s.holders))]}
 		if s.rand.IntN(5) == 0 {
 			victims = s.holders
 		}
+		if owed := s.unhit(kinds); len(owed) > 0 && history.Now()-s.began > s.For/2 { // what has missed so far comes first, and for all
+			r.Kind, r.Op, r.Chance, victims = owed[s.rand.IntN(len(owed))], "", 1, s.holders
+		}
 		s.impose(ctx, r, victims, s.between(s.ttl/5, s.ttl))
 	}
 	return nil
+}
+
+// unhit are those of these kinds that have hit no request yet.
+func (c *campaign) unhit(kinds []string) []proxy.Kind {
+	hits := map[proxy.Kind]int{}
+	for _, h := range c.holders {
+		for kind, n := range h.proxy.Stats().Faults {
+			hits[kind] += n
+		}
+	}
+	var none []proxy.Kind
+	for _, kind := range kinds {
+		if hits[proxy.Kind(kind)] == 0 {
+			none = append(none, proxy.Kind(kind))
+		}
+	}
+	return none
 }
 
 // impose keeps a rule in force for d, longer if it has not hit anything by then.
@@ -149,7 +170,8 @@ func (s *stream) impose(ctx context.Context, r proxy.Rule, victims []*holder, d 
 		rules[i] = v.proxy.Add(r)
 	}
 	rest(ctx, d)
-	for history.Now() < from+d+3*s.ttl && rules[0].Hits() == 0 && rest(ctx, 50*time.Millisecond) {
+	missed := func() bool { return !slices.ContainsFunc(rules, func(a *proxy.Active) bool { return a.Hits() > 0 }) }
+	for history.Now() < from+d+2*s.ttl && missed() && rest(ctx, 50*time.Millisecond) {
 	}
 	for i, v := range victims {
 		rules[i].Stop()

@@ -25,6 +25,7 @@ import (
 	"github.com/cloudlease/cloudlease/dynamolock"
 	"github.com/cloudlease/cloudlease/e2e/fakelambda"
 	"github.com/cloudlease/cloudlease/e2e/torture/proxy"
+	"github.com/cloudlease/cloudlease/e2e/torture/secret"
 	"github.com/cloudlease/cloudlease/e2e/torture/service"
 	"github.com/cloudlease/cloudlease/internal/emulator"
 )
@@ -48,6 +49,10 @@ type lambdas struct {
 	engine *service.Engine
 	api    *dynamodb.Client // past the proxies
 	envs   []*environment
+	bag    []string // faults to come
+	owed   []string // those that have not hit anything yet
+
+	secrets secret.Book
 
 	mu     sync.Mutex
 	writes map[string]int // by day: results that the engine stored
@@ -61,6 +66,7 @@ type lambdas struct {
 type environment struct {
 	*fakelambda.Env
 
+	name  string
 	proxy *proxy.Proxy
 }
 
@@ -68,7 +74,7 @@ type environment struct {
 func newLambdas(ctx context.Context, o Options, out io.Writer) (*lambdas, error) {
 	l := &lambdas{
 		Options: o, out: out, rand: rand.New(rand.NewPCG(o.Seed, 9)), //nolint:gosec // it shall be repeatable
-		writes: map[string]int{}, counts: map[string]int{}, faulty: map[string]bool{}, ran: map[string]int{},
+		owed: slices.Clone(lambdaFaults), writes: map[string]int{}, counts: map[string]int{}, faulty: map[string]bool{}, ran: map[string]int{},
 	}
 	bootstrap := filepath.Join(o.Dir, "bootstrap")
 	build := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", bootstrap,
@@ -82,6 +88,7 @@ func newLambdas(ctx context.Context, o Options, out io.Writer) (*lambdas, error)
 		return l, err
 	}
 	l.engine, l.api = engine, emulator.Client(engine.URL, nil)
+	service.TellCredentials(service.DynamoDB{}, l.secrets.Add)
 	if err := l.fill(ctx); err != nil {
 		return l, err
 	}
@@ -100,9 +107,10 @@ func (l *lambdas) environment(ctx context.Context, bootstrap string, n int) (*en
 	if err != nil {
 		return nil, err
 	}
+	name := fmt.Sprintf("l%d", n+1)
 	p, err := proxy.New(ctx, proxy.Options{
-		Name: fmt.Sprintf("l%d", n+1), Target: at.Host, Service: service.DynamoDB{}, Seed: l.Seed*1000 + uint64(n), //nolint:gosec // small
-		Log: l.logRequest,
+		Name: name, Target: at.Host, Service: service.DynamoDB{}, Seed: l.Seed*1000 + uint64(n), //nolint:gosec // small
+		Log: l.logRequest, Secret: l.secrets.Add,
 	})
 	if err != nil {
 		return nil, err
@@ -112,13 +120,13 @@ func (l *lambdas) environment(ctx context.Context, bootstrap string, n int) (*en
 		Env: []string{
 			"LEASE_TABLE=locks", "PAYMENTS_TABLE=payments", "RESULTS_TABLE=results", "LEASE_TTL=" + functionTTL.String(),
 			"SETTLEMENT_PACE=" + functionPace.String(), "AWS_ENDPOINT_URL=" + p.URL(),
-			"AWS_ACCESS_KEY_ID=torture", "AWS_SECRET_ACCESS_KEY=torture",
+			"AWS_ACCESS_KEY_ID=" + service.AccessKey, "AWS_SECRET_ACCESS_KEY=" + service.SecretKey, "AWS_SESSION_TOKEN=" + service.SessionToken,
 		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	return &environment{Env: env, proxy: p}, nil
+	return &environment{Env: env, name: name, proxy: p}, nil
 }
 
 // Close ends everything.
@@ -232,6 +240,17 @@ func (l *lambdas) check(ctx context.Context) error {
 		l.checkOnce(key)
 	}
 	return nil
+}
+
+// checkSecrets looks for secrets in what the functions have printed.
+func (l *lambdas) checkSecrets() error {
+	printed := map[string]string{}
+	for _, e := range l.envs {
+		printed["the log of "+e.name] = strings.Join(e.Lines(), "\n")
+	}
+	leaks, err := l.secrets.Check(service.DynamoDB{}.SecretKinds(), nil, printed)
+	l.wrong = append(l.wrong, leaks...)
+	return err
 }
 
 // checkOnce looks at how often a day was run. A run whose release was lost with its process is done again: that is promised to

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -138,6 +139,9 @@ func tortureLambdas(ctx context.Context, o Options, out io.Writer) (violations i
 	if err == nil {
 		err = l.check(ctx)
 	}
+	if err == nil {
+		err = l.checkSecrets()
+	}
 	if err = errors.Join(err, l.Close()); err != nil {
 		return 0, err
 	}
@@ -149,6 +153,8 @@ func torture(ctx context.Context, o Options, out io.Writer) (violations int, err
 	if o.Dir, err = os.MkdirTemp("", "cloudlease-torture-"); err != nil {
 		return 0, err
 	}
+	var printed strings.Builder
+	out = io.MultiWriter(out, &printed)
 	_, _ = fmt.Fprintf(out, "torture: scene=%s store=%s seed=%d for=%v workers=%d locks=%d\n", o.Scene, o.Store, o.Seed, o.For, o.Workers, o.Locks)
 	c, err := newCampaign(ctx, o)
 	switch {
@@ -171,18 +177,25 @@ func torture(ctx context.Context, o Options, out io.Writer) (violations int, err
 		idle = append(idle, "take-over")
 	}
 	c.print(out, rep)
-	if len(rep.Violations) == 0 && len(idle) == 0 {
+	leaks, err := c.leaks(printed.String())
+	if err != nil {
+		return 0, err
+	}
+	if len(rep.Violations) == 0 && len(idle) == 0 && len(leaks) == 0 {
 		return 0, os.RemoveAll(o.Dir)
 	}
 	for _, kind := range idle {
 		_, _ = fmt.Fprintf(out, "  VIOLATION: there was no %s: the campaign proves too little\n", kind)
 	}
-	if len(rep.Violations) > 0 {
+	for _, leak := range leaks {
+		_, _ = fmt.Fprintf(out, "  VIOLATION: %s\n", leak)
+	}
+	if len(rep.Violations)+len(leaks) > 0 {
 		if err := c.keep(out, rep, events); err != nil {
 			return 0, err
 		}
 	}
-	return len(rep.Violations) + len(idle), nil
+	return len(rep.Violations) + len(idle) + len(leaks), nil
 }
 
 // idleKinds are the faults that were to be injected and were not.

@@ -30,6 +30,7 @@ func (c *campaign) print(out io.Writer, rep check.Report) {
 		inconsistent += h.proxy.Stats().Inconsistent
 		lives += h.lives
 	}
+	say("%-14s %s, looked for in all that was written", "secrets", c.secrets.String())
 	say("%-14s %d, of which %d reads would have taken a stale answer; %d processes", "requests", c.served, inconsistent, lives)
 	var faults []string
 	total := 0
@@ -88,7 +89,7 @@ func (c *campaign) keep(out io.Writer, rep check.Report, events []history.Event)
 	if err := draw(picture, rep, events); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "  history: %s, one file a process, requests.jsonl and campaign.jsonl\n  picture: %s\n  repeat:  make torture SCENE=%s STORE=%s SEED=%d FOR=%v\n",
+	_, err := fmt.Fprintf(out, "  history: %s, one file a worker, its logs, requests.jsonl and campaign.jsonl\n  picture: %s\n  repeat:  make torture SCENE=%s STORE=%s SEED=%d FOR=%v\n",
 		c.Dir, picture, c.Scene, c.Store, c.Seed, c.For)
 	return err
 }

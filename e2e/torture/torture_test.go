@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,15 @@ import (
 	"github.com/cloudlease/cloudlease/e2e/torture/history"
 	"github.com/cloudlease/cloudlease/internal/emulator"
 )
+
+// TestMain lets the scenes run at once, on however many processors: they wait more than they compute.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // build makes the program, without the race detector: its workers shall be as quick as users' programs.
 func build(t *testing.T) string {
@@ -72,7 +82,7 @@ func TestTorture(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait more than they compute
+			t.Parallel()
 			test(t, bin)
 		})
 	}

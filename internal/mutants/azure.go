@@ -78,7 +78,7 @@ var azureMutants = []mutant{
 		name: "azure-break-without-version", what: "a forced release ends whatever lease there is",
 		file: "bloblease/operate.go", old: "{IfMatch: &rec.etag},",
 		new: "{},", tests: "./bloblease", run: "",
-		seed: 1,
+		seed: 3,
 	},
 	{
 		name: "azure-gateways-clock", what: "the Date of an answer that is not the service's goes into tokens",

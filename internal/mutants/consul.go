@@ -29,7 +29,7 @@ var consulMutants = []mutant{
 `,
 		new: `		passes := !concerns(refused, i) || t.hold != nil
 `, tests: "./consullock", run: "TestC4",
-		seed: 3,
+		seed: 19,
 	},
 	{
 		name: "consul-keys-alone-prove", what: "keys extend the trust although the session was not renewed",
@@ -41,13 +41,13 @@ var consulMutants = []mutant{
 	if err == nil {
 		err = r.seen
 	}`, tests: "./consullock", run: "Half",
-		seed: 3,
+		seed: 2,
 	},
 	{
 		name: "consul-unlock-without-index", what: "a late unlock frees the session's next grant",
 		file: "consullock/release.go", old: "ops := api.TxnOps{opUnchanged(path, r.index), opUnlock(path, r.session, freed)}",
 		new: "ops := api.TxnOps{opTree(path), opUnlock(path, r.session, freed)}", tests: "./consullock", run: "TestC1_",
-		seed: 14,
+		seed: 9,
 	},
 	{
 		name: "consul-value-overwritten", what: "a release without a value removes the one that is kept",
@@ -73,7 +73,7 @@ var consulMutants = []mutant{
 		name: "consul-nothing-swept", what: "a lock that landed after its caller gave up stays with the session",
 		file: "consullock/round.go", old: "\t\t\t_ = s.freeStray(ctx, ses, t.name) // the next round tries again",
 		new: "\t\t\t// the next round tries again", tests: "./consullock", run: "TestC3_LateLockIsSwept/virtual|TestLateSweep",
-		seed: 1,
+		seed: 3,
 	},
 	{
 		name: "consul-session-left", what: "a closed store leaves its session",
@@ -99,7 +99,7 @@ var consulMutants = []mutant{
 }`,
 		new: `	return 0
 }`, tests: "./consullock", run: "Floor",
-		seed: 2,
+		seed: 5,
 	},
 	{
 		name: "consul-fallen-token", what: "a token below the last is handed out",
@@ -147,13 +147,13 @@ var consulMutants = []mutant{
 		name: "consul-any-404-ends-the-session", what: "a renewal that finds no session ends it without another look",
 		file: "consullock/round.go", old: "	case entry != nil:\n		return &lease.Error{",
 		new: "	case entry == nil && false:\n		return &lease.Error{", tests: "./consullock", run: "FromThePast",
-		seed: 1,
+		seed: 2,
 	},
 	{
 		name: "consul-fence-by-session", what: "a fence lets an older grant of the same session pass",
 		file: "consullock/fence.go", old: "return api.TxnOps{opUnchanged(f.path, f.index), opCheckSession(f.path, f.session)}",
 		new: "return api.TxnOps{opTree(f.path), opCheckSession(f.path, f.session)}", tests: "./consullock", run: "TestFence",
-		seed: 8,
+		seed: 2,
 	},
 	{
 		name: "consul-guard-not-atomic", what: "the guard's check and its write are two steps",
@@ -161,7 +161,7 @@ var consulMutants = []mutant{
 `,
 		new: `	_ = index
 `, tests: "./consullock", run: "TestGuard/Check|TestGuard/Late",
-		seed: 1,
+		seed: 2,
 	},
 	{
 		name: "consul-denied-leaves-a-session", what: "a denied lock leaves the session that was made for it",
@@ -181,7 +181,7 @@ var consulMutants = []mutant{
 		name: "consul-freed-before-its-holder-knows", what: "a key is swept before the holder of its lost lease was told",
 		file: "consullock/round.go", old: "h.loseLocked(rec.whyLost(), !rec.held() || rec.lock.Session != h.ses.id)",
 		new: "h.loseLocked(rec.whyLost(), true)", tests: "./consullock", run: "LateLockUnder|TestSimulation",
-		seed: 7,
+		seed: 1,
 	},
 	{
 		name: "consul-retry-not-told", what: "the trust that a retry was given is not kept, and the lease is swept while it is trusted",
@@ -191,6 +191,6 @@ var consulMutants = []mutant{
 		h.given = sent
 	}
 `, tests: "./consullock", run: "RetryIsTrusted",
-		seed: 3,
+		seed: 1,
 	},
 }

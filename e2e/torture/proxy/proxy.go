@@ -7,6 +7,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type Service interface {
 	Classify(r *http.Request, body []byte) Request
 	// Answer is what the service says when it fails (Fail) or has too much to do (Throttle).
 	Answer(kind Kind, r *http.Request) Answer
+	// Secrets tells of everything that m has and no log may show, by kind.
+	Secrets(m Message, found func(kind, secret string))
 }
 
 // Options describe a proxy.
@@ -37,6 +40,8 @@ type Options struct {
 	Service Service
 	Seed    uint64
 	Log     func(Entry) // called for every request, also concurrently
+	// Secret is called for everything in requests and answers that no log may show, also concurrently; nil: nobody asks.
+	Secret func(kind, secret string)
 }
 
 // Stats count requests.
@@ -176,9 +181,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.o.Log(e)
 		panic(http.ErrAbortHandler)
 	}
+	p.learn(Message{r.URL, r.Header, body})
 	req := p.o.Service.Classify(r, body)
 	rule := p.hit(req)
-	e.Op, e.Key, e.Fault = req.Op, req.Key, rule.Kind
+	e.Op, e.Key, e.Fault = req.Op, cmp.Or(req.Shown, req.Key), rule.Kind
 	defer func() {
 		e.Took = history.Now() - e.At
 		p.o.Log(e)
@@ -207,6 +213,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sever(w)
 		return
 	}
+	p.learn(Message{r.URL, answer.header, answer.body})
 	p.deliver(w, r, body, req, rule, answer, &e)
 }
 

@@ -41,6 +41,12 @@ func (plain) Answer(kind proxy.Kind, _ *http.Request) proxy.Answer {
 	return proxy.Answer{Status: http.StatusInternalServerError, Header: http.Header{"X-Error": {"yes"}}, Body: "failed"}
 }
 
+func (plain) Secrets(m proxy.Message, found func(kind, secret string)) {
+	found("path", m.URL.Path)
+	found("order", m.Header.Get("X-Order"))
+	found("body", string(m.Body))
+}
+
 // scene is a service behind a proxy.
 type scene struct {
 	t       *testing.T
@@ -48,8 +54,15 @@ type scene struct {
 	client  *http.Client
 	effects atomic.Int64 // requests that reached the service
 
-	mu  sync.Mutex
-	log []proxy.Entry
+	mu      sync.Mutex
+	log     []proxy.Entry
+	secrets []string
+}
+
+func (s *scene) secret(kind, secret string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.secrets = append(s.secrets, kind+" "+secret)
 }
 
 func newScene(t *testing.T) *scene {
@@ -63,7 +76,7 @@ func newScene(t *testing.T) *scene {
 	}))
 	t.Cleanup(back.Close)
 	p, err := proxy.New(t.Context(), proxy.Options{
-		Name: "client", Target: strings.TrimPrefix(back.URL, "http://"), Service: plain{}, Seed: 1, Log: func(e proxy.Entry) {
+		Name: "client", Target: strings.TrimPrefix(back.URL, "http://"), Service: plain{}, Seed: 1, Secret: s.secret, Log: func(e proxy.Entry) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.log = append(s.log, e)
@@ -120,6 +133,10 @@ func TestPasses(t *testing.T) {
 	require.Empty(t, e.Fault)
 	require.Equal(t, 200, e.Status)
 	require.Equal(t, 1, s.proxy.Stats().Requests)
+	require.Equal(t, []string{
+		"path /locks.write", "order ", "body sent", // of the request
+		"path /locks.write", "order 1", "body POST /locks.write sent",
+	}, s.secrets)
 }
 
 // A request without a body stays one.

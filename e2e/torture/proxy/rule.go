@@ -70,6 +70,7 @@ func (a *Active) Stop() int {
 type Request struct {
 	Op         string // such as "locks.UpdateItem"
 	Key        string // what is read or written
+	Shown      string // what the log tells of Key, where that has secrets; empty: Key
 	Read       bool   // it changes nothing
 	Consistent bool   // it asks for the newest state, or always gets it
 	Repeatable bool   // a second delivery is part of what the service's clients must cope with

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -107,6 +108,25 @@ func (AzureBlob) Classify(r *http.Request, _ []byte) proxy.Request {
 	op := strings.TrimRight(fmt.Sprintf("%s.%s %s %s", what, r.Method, r.URL.Query().Get("comp"), r.Header.Get("X-Ms-Lease-Action")), " ")
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	return proxy.Request{Op: op, Key: r.URL.Path, Read: read, Consistent: true, Repeatable: what == "locks" && !read}
+}
+
+// SecretKinds implements Service.
+func (AzureBlob) SecretKinds() []string { return []string{leaseID, signature, credential} }
+
+// Credentials implements Service.
+func (AzureBlob) Credentials() []string { return []string{emulator.AzuriteKey} }
+
+// Secrets implements proxy.Service.
+func (AzureBlob) Secrets(m proxy.Message, found func(kind, secret string)) {
+	for _, name := range []string{"X-Ms-Lease-Id", "X-Ms-Proposed-Lease-Id"} {
+		found(leaseID, m.Header.Get(name))
+	}
+	_, signed, _ := strings.Cut(m.Header.Get("Authorization"), ":") // after the account's name
+	found(signature, signed)
+	for _, signed := range m.URL.Query()["sig"] {
+		found(signature, signed)
+		found(signature, url.QueryEscape(signed))
+	}
 }
 
 // Answer implements proxy.Service.

@@ -5,6 +5,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -40,9 +41,12 @@ func (Consul) Anew() bool { return true }
 // agent whose server is cut off.
 func (Consul) Kinds() []proxy.Kind { return append(network(), proxy.WrongDate, proxy.StaleRead) }
 
+// consulToken is what the clients show. Nothing depends on it, because the server has no ACLs.
+const consulToken = "0b6f9a52-7c1d-4e0e-9d31-5a1f0c2e7b48" //nolint:gosec // made up
+
 // consul is the configuration of a client.
 func consul(url string, wire *http.Transport) *api.Config {
-	return &api.Config{Address: url, HttpClient: &http.Client{Transport: wire}}
+	return &api.Config{Address: url, HttpClient: &http.Client{Transport: wire}, Token: consulToken}
 }
 
 // Prepare implements Service: a session can be made once the server leads.
@@ -122,11 +126,60 @@ func (Consul) Classify(r *http.Request, body []byte) proxy.Request {
 		verb += " read"
 	}
 	return proxy.Request{
-		Op: fmt.Sprintf("%s.%s %s", what, r.Method, verb), Key: r.URL.Path + " " + string(body), Read: read,
+		Op: fmt.Sprintf("%s.%s %s", what, r.Method, verb), Key: r.URL.Path + " " + string(body), Shown: shown(r.URL.Path, body), Read: read,
 		Consistent: r.URL.Query().Has("consistent"),
 		// A session that is made twice leaves one behind that nobody knows.
 		Repeatable: !read && what != "guarded" && verb != "create",
 	}
+}
+
+// SecretKinds implements Service.
+func (Consul) SecretKinds() []string { return []string{session, attempt, aclToken} }
+
+// Credentials implements Service: the only one is shown in every request.
+func (Consul) Credentials() []string { return nil }
+
+// Secrets implements proxy.Service.
+func (Consul) Secrets(m proxy.Message, found func(kind, secret string)) {
+	found(aclToken, m.Header.Get("X-Consul-Token"))
+	found(session, sessionOf(m.URL.Path))
+	for name, text := range texts(m.Body) {
+		switch name {
+		case "Session", "ID":
+			found(session, text)
+		case "Value":
+			note, _ := base64.StdEncoding.DecodeString(text)
+			for name, text := range texts(note) {
+				if name == "attempt" {
+					found(attempt, text)
+				}
+			}
+		}
+	}
+}
+
+// sessionOf is the session that a path names.
+func sessionOf(path string) string {
+	for _, verb := range []string{"renew/", "destroy/", "info/"} {
+		if id, ok := strings.CutPrefix(path, "/v1/session/"+verb); ok {
+			return id
+		}
+	}
+	return ""
+}
+
+// shown is what a log tells of a request: neither its session nor the values that it writes.
+func shown(path string, body []byte) string {
+	if id := sessionOf(path); id != "" {
+		path = strings.TrimSuffix(path, id)
+	}
+	words := []string{path}
+	var ops []struct{ KV struct{ Verb, Key string } }
+	_ = json.Unmarshal(body, &ops) // it is a transaction, or there is nothing to add
+	for _, op := range ops {
+		words = append(words, op.KV.Verb, op.KV.Key)
+	}
+	return strings.Join(words, " ")
 }
 
 // onlyReads tells whether a transaction changes nothing.

@@ -52,6 +52,10 @@ type Service interface {
 	Open(url string, clock lease.Clock) (Opened, error)
 	// Kinds are the proxy's faults that the service's clients have to cope with.
 	Kinds() []proxy.Kind
+	// SecretKinds are the kinds of secrets that every campaign sees on the wire, or that its workers are started with.
+	SecretKinds() []string
+	// Credentials are the secrets that workers are started with and never show.
+	Credentials() []string
 	// Leftovers are what the service still holds of clients that have all ended.
 	Leftovers(ctx context.Context, url string) ([]string, error)
 }

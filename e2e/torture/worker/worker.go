@@ -71,6 +71,7 @@ func LockName(n int) string { return fmt.Sprintf("lock-%d", n+1) }
 type worker struct {
 	Config
 	log    *history.Writer
+	said   lease.Observer // the library's own log
 	clock  *Clock
 	rand   *rand.Rand
 	ttl    time.Duration
@@ -93,6 +94,13 @@ func Run(ctx context.Context, c Config, commands io.Reader, out io.Writer) (err 
 		Config: c, log: history.NewWriter(file, c.Name, c.Life), clock: NewClock(),
 		rand: rand.New(rand.NewPCG(c.Seed, uint64(c.Life))), //nolint:gosec // it shall be repeatable, and a life is not negative
 	}
+	logged, err := os.OpenFile(strings.TrimSuffix(c.History, ".jsonl")+".log", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, logged.Close()) }()
+	slog.SetDefault(slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	w.said = lease.LogObserver(nil)
 	w.log.Add(history.Event{Kind: history.Started, Value: strconv.Itoa(os.Getpid())})
 	finish := make(chan struct{})
 	go w.obey(commands, out, finish)
@@ -128,7 +136,6 @@ func (w *worker) open(s service.Service) ([]service.Opened, error) {
 		}
 		w.guard, opened = guarded.Guard, append(opened, guarded)
 	}
-	slog.SetLogLoggerLevel(slog.LevelError)
 	w.client, err = lease.New(locks.Store, &lease.Options{
 		TTL: w.ttl, Holder: w.Name, Observer: lease.ObserverFunc(w.observe),
 	})
@@ -209,8 +216,9 @@ func (w *worker) watchStalls(ctx context.Context) {
 	}
 }
 
-// observe writes down renewals.
+// observe writes down renewals, and logs everything as users do.
 func (w *worker) observe(e lease.Event) {
+	w.said.Observe(e)
 	if l := w.current.Load(); e.Kind == lease.Renewed && l != nil && l.Name() == e.Name && l.Token() == e.Token {
 		w.believe(history.Renewed, l)
 	}
