@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -73,7 +74,7 @@ func (r *record) take(part string, p *api.KVPair) {
 	switch part {
 	case lockKey:
 		r.lock = p
-		if json.Unmarshal(p.Value, &r.note) != nil {
+		if json.Unmarshal(p.Value, &r.note) != nil || r.note.Token > lease.MaxToken {
 			r.note = lockNote{} // somebody wrote over it; who holds it is in the key itself
 		}
 	case grantKey:
@@ -87,7 +88,7 @@ func (r *record) take(part string, p *api.KVPair) {
 		fault = json.Unmarshal(p.Value, &r.add)
 	}
 	if fault != nil {
-		r.fault = fmt.Errorf("the key %s cannot be read, it was not written by this library: %w", p.Key, fault)
+		r.fault = fmt.Errorf("the key %s cannot be read, it was not written by this library: %w", p.Key, excerpt.Error(fault))
 	}
 }
 
@@ -136,7 +137,7 @@ func (r *record) marks() lease.Marks {
 func (r *record) holder() string {
 	switch {
 	case r.current():
-		return r.by.Holder
+		return excerpt.Of(r.by.Holder, lease.MaxName)
 	case r.held():
 		return "unknown (a session that locked the key by hand)"
 	}
@@ -173,13 +174,13 @@ func (b *brokenNote) reason() *lease.Reason {
 	if b == nil {
 		return nil
 	}
-	return &lease.Reason{By: b.By, Why: b.Why, Token: b.Token, At: time.UnixMilli(b.At)}
+	return &lease.Reason{By: excerpt.Of(b.By, lease.MaxName), Why: excerpt.Of(b.Why, lease.MaxValue), Token: b.Token, At: time.UnixMilli(b.At)}
 }
 
 // brokenBy tells whether the grant with this token was broken, and by whom.
 func (r *record) brokenBy(token lease.Token) (string, bool) {
 	if b := r.keep.Broken; b != nil && b.Token == token {
-		return b.By, true
+		return excerpt.Of(b.By, lease.MaxName), true
 	}
 	return "", false
 }

@@ -32,6 +32,8 @@ var foreignNotes = map[string]string{
 	"negative numbers":       `{"since":-1,"started":-1,"finished":-1,"token":-1,"add":-1}`,
 	"numbers out of range":   `{"since":1e30,"started":1e30,"token":1e30,"add":1e30}`,
 	"the largest numbers":    `{"since":9223372036854775807,"started":9223372036854775807,"add":18446744073709551615}`,
+	"an oversized number":    `{"since":` + strings.Repeat("9", huge) + `,"started":` + strings.Repeat("9", huge/4) + `,"add":` + strings.Repeat("9", huge/4) + `}`,
+	"a token out of range":   `{"token":18446744073709551615}`,
 	"an oversized text":      `{"attempt":"a","holder":"` + strings.Repeat("x", huge) + `"}`,
 	"control characters":     "\x00\x1b[2J\n{}",
 	"a controlling text":     `{"attempt":"a","holder":"\u001b[2J\u0000\n","datacenter":"\u001b[2J\n"}`,

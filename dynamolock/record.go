@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/middleware"
 
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -53,10 +54,11 @@ func (r record) free() bool   { return r.holder == "" }
 
 // displayed is the holder without its attempt, which is not shown.
 func (r record) displayed() string {
-	if i := strings.LastIndexByte(r.holder, '#'); i >= 0 {
-		return r.holder[:i]
+	shown := r.holder
+	if i := strings.LastIndexByte(shown, '#'); i >= 0 {
+		shown = shown[:i]
 	}
-	return r.holder
+	return excerpt.Of(shown, lease.MaxName)
 }
 
 // held describes r to those who cannot have it.

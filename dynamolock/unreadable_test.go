@@ -22,7 +22,7 @@ func TestErrorsOfForeignItemsCanBeShown(t *testing.T) {
 		"name": `{"S":"x"}`, "version": `{"N":"1796000000000"}`, "holder": `{"S":""}`, "nonce": `{"S":"n"}`,
 		"expires": `{"N":"1000"}`, "ttl": `{"N":"30000"}`,
 	}
-	for _, attr := range []string{"version", "nonce", "expires", "ttl", "since", "started", "running", "value", "broken", "revision", "fence"} {
+	for _, attr := range []string{"version", "holder", "nonce", "expires", "ttl", "since", "started", "running", "value", "broken", "revision", "fence"} {
 		for what, value := range map[string]string{
 			"an oversized number": `{"N":"` + strings.Repeat("9", huge) + `"}`,
 			"an oversized text":   `{"S":"` + strings.Repeat("x", huge) + `"}`,

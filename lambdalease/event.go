@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 	"github.com/cloudlease/cloudlease/singleton"
 )
@@ -82,7 +83,7 @@ func foreign(fields map[string]json.RawMessage) error {
 		}
 		var have string
 		if err := json.Unmarshal(text, &have); err != nil || have != want {
-			return invalid("the event's %q is %.60s, not %q: its time is when something happened, not a schedule's; %s", key, text, want, shapes)
+			return invalid("the event's %q is %s, not %q: its time is when something happened, not a schedule's; %s", key, excerpt.Of(string(text), 60), want, shapes)
 		}
 	}
 	return nil
@@ -92,7 +93,7 @@ func foreign(fields map[string]json.RawMessage) error {
 func instant(what string, text []byte) (time.Time, error) {
 	var s string
 	if err := json.Unmarshal(text, &s); err != nil || len(text) == 0 || text[0] != '"' {
-		return time.Time{}, invalid("%s is %.60s, not an instant in a string; %s", what, text, shapes)
+		return time.Time{}, invalid("%s is %s, not an instant in a string; %s", what, excerpt.Of(string(text), 60), shapes)
 	}
 	return singleton.ParseOccurrence(s)
 }

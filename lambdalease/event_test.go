@@ -71,6 +71,7 @@ var badEvents = []struct{ name, event, says string }{
 	{"a long source", `{"source":"` + strings.Repeat("x", 200_000) + `","time":"2026-03-02T06:00:00Z"}`, "when something happened"},
 	{"control characters", `{"time":"\u001b[2J\u0000\n"}`, "is not an instant"},
 	{"bare control characters", "\x00\x1b[2J\n", "no JSON object"},
+	{"an object on lines", "{\"time\":{\"a\":\n[\n1]}}", "not an instant in a string"},
 	{"no UTF-8", "{\"time\":\"\xff\xfe\"}", "is not an instant"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -118,7 +119,7 @@ func decodeRoster(rec lease.Record) (roster, error) {
 		err = fmt.Errorf("its format is %d, not %d", in.Format, format)
 	}
 	if err != nil {
-		return r, fmt.Errorf("the group's roster was not written by this library: %w", err)
+		return r, fmt.Errorf("the group's roster was not written by this library: %w", excerpt.Error(err))
 	}
 	r.bell, r.settling, r.born = in.Bell, in.Settling, in.Born
 	for i, text := range in.Members {
@@ -127,7 +128,7 @@ func decodeRoster(rec lease.Record) (roster, error) {
 			err = errors.New("the workers are not in order")
 		}
 		if err != nil {
-			return r, fmt.Errorf("the group's roster was not written by this library: %.60q: %w", text, err)
+			return r, fmt.Errorf("the group's roster was not written by this library: %.60q: %w", text, excerpt.Error(err))
 		}
 		r.members = append(r.members, m)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -66,7 +67,7 @@ func decodeRow(v []byte) (row, error) {
 	d := json.NewDecoder(bytes.NewReader(v))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return r, fmt.Errorf("the record was not written by this library: %w", err)
+		return r, fmt.Errorf("the record was not written by this library: %w", excerpt.Error(err))
 	}
 	var fault error
 	switch {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -63,7 +64,7 @@ func decodeLedger(value []byte) (ledger, error) {
 		}
 		e, err := decodeEntry(text)
 		if err != nil {
-			return nil, fmt.Errorf("the ledger of runs is damaged at %.60q: %w", text, err)
+			return nil, fmt.Errorf("the ledger of runs is damaged at %.60q: %w", text, excerpt.Error(err))
 		}
 		l = append(l, e)
 	}
