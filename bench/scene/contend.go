@@ -13,6 +13,10 @@ import (
 // hold is how long a contender keeps the lock.
 const hold = 100 * time.Millisecond
 
+// settle is how long contenders come to terms with each other before anything is counted: a crowd that has just come knows nothing of
+// itself, and its first looks are no measure of what it costs.
+const settle = 10 * time.Second
+
 // fewest are the hand-overs below which nothing can be said of them.
 const fewest = 5
 
@@ -47,15 +51,17 @@ func contend(ctx context.Context, w *World, s Subject, n int) error {
 	if window == 0 {
 		window = 20 * time.Second
 	}
-	p.Take()
-	cpu, _ := d.usage()
-	c := &contention{d: d, deadline: time.Now().Add(window), turn: make(chan struct{}), grants: make([]int, n)}
+	c := &contention{d: d, deadline: time.Now().Add(settle + window), turn: make(chan struct{}), grants: make([]int, n)}
 	over, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { c.contender(over, i) })
 	}
+	time.Sleep(settle)
+	p.Take()
+	c.forget()
+	cpu, _ := d.usage()
 	<-over.Done()
 	count := p.Take()
 	used, _ := d.usage()
@@ -99,6 +105,14 @@ func (c *contention) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil && c.err == nil {
 		c.err = err
 	}
+}
+
+// forget what was measured so far.
+func (c *contention) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gaps = nil
+	clear(c.grants)
 }
 
 func (c *contention) granted(i int, at time.Time) {
