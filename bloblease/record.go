@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	azlease "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
-	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -50,7 +49,7 @@ func (r record) holder() string {
 	case r.infinite && r.locked():
 		return "unknown (a lease without an end, which this library does not make)"
 	case r.current():
-		return excerpt.Of(r.note.holder, lease.MaxName)
+		return r.note.holder
 	}
 	return ""
 }
@@ -206,7 +205,7 @@ func readNote(metadata map[string]*string) (note, error) {
 	}
 	if _, was := d.m[metaBy]; was {
 		n.broken = &lease.Reason{
-			By: excerpt.Of(string(d.bytes(metaBy)), lease.MaxName), Why: excerpt.Of(string(d.bytes(metaWhy)), lease.MaxValue),
+			By: string(d.bytes(metaBy)), Why: string(d.bytes(metaWhy)),
 			Token: lease.Token(d.number(metaBroken, int64(lease.MaxToken))), //nolint:gosec // not negative
 			At:    time.UnixMilli(d.number(metaAt, maxMillis)),
 		}

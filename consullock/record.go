@@ -137,7 +137,7 @@ func (r *record) marks() lease.Marks {
 func (r *record) holder() string {
 	switch {
 	case r.current():
-		return excerpt.Of(r.by.Holder, lease.MaxName)
+		return r.by.Holder
 	case r.held():
 		return "unknown (a session that locked the key by hand)"
 	}
@@ -174,7 +174,7 @@ func (b *brokenNote) reason() *lease.Reason {
 	if b == nil {
 		return nil
 	}
-	return &lease.Reason{By: excerpt.Of(b.By, lease.MaxName), Why: excerpt.Of(b.Why, lease.MaxValue), Token: b.Token, At: time.UnixMilli(b.At)}
+	return &lease.Reason{By: b.By, Why: b.Why, Token: b.Token, At: time.UnixMilli(b.At)}
 }
 
 // brokenBy tells whether the grant with this token was broken, and by whom.

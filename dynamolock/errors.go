@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/internal/storeerr"
 	"github.com/cloudlease/cloudlease/lease"
 )
@@ -158,7 +159,7 @@ func lost(op, table, name string, rec record) error {
 	case rec.free():
 		why = fmt.Errorf("it was released or broken; its token is %d now", rec.version)
 	default:
-		why = fmt.Errorf("%s holds it with token %d now", rec.displayed(), rec.version)
+		why = fmt.Errorf("%s holds it with token %d now", excerpt.Of(rec.displayed(), lease.MaxName), rec.version)
 	}
 	return &lease.Error{Op: op, Store: place(table), Name: name, Class: lease.ErrLost, Err: why}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/cloudlease/cloudlease/internal/excerpt"
 	"github.com/cloudlease/cloudlease/lease"
 )
 
@@ -54,11 +53,10 @@ func (r record) free() bool   { return r.holder == "" }
 
 // displayed is the holder without its attempt, which is not shown.
 func (r record) displayed() string {
-	shown := r.holder
-	if i := strings.LastIndexByte(shown, '#'); i >= 0 {
-		shown = shown[:i]
+	if i := strings.LastIndexByte(r.holder, '#'); i >= 0 {
+		return r.holder[:i]
 	}
-	return excerpt.Of(shown, lease.MaxName)
+	return r.holder
 }
 
 // held describes r to those who cannot have it.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cloudlease/cloudlease/internal/excerpt"
 )
 
 // The classes of errors. Every error of this module matches exactly one of them with errors.Is.
@@ -87,7 +89,7 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	s := fmt.Sprintf("%q is held", e.Name)
 	if e.Holder != "" {
-		s += " by " + e.Holder
+		s += " by " + excerpt.Of(e.Holder, MaxName)
 	}
 	if e.Token != 0 {
 		s += fmt.Sprintf(" with token %d", e.Token)
