@@ -117,7 +117,7 @@ func TestCL02_TwoWrappers(t *testing.T) {
 func TestCL02_ThreeTimesTERM(t *testing.T) {
 	t.Parallel()
 	w, j := newWorld(t), newJournal(t)
-	run := w.start(append([]string{"run", "L", "--grace", "2s", "--"}, j.worker("ignore", "for=1s")...)...)
+	run := w.start(append([]string{"run", "L", "--grace", "10s", "--"}, j.worker("ignore", "for=1s")...)...)
 	j.find("begin", 1)
 	for range 3 {
 		run.signal(syscall.SIGTERM)
