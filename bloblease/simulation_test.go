@@ -52,14 +52,14 @@ func TestSimulation(t *testing.T) {
 type simulated struct {
 	*service
 	opt    bloblease.Options
-	fronts int
+	fronts atomic.Int64
 	ahead  atomic.Int64 // of the service's clock
 }
 
 func (b *simulated) client(t *testing.T, h leasetest.Host) *container.Client {
 	t.Helper()
-	b.fronts++
-	skew := time.Duration(b.fronts%3) * time.Second / 2
+	front := b.fronts.Add(1)
+	skew := time.Duration(front%3) * time.Second / 2
 	wire := emulator.Transport(b.Service, func() time.Time { return time.Now().Add(skew + time.Duration(b.ahead.Load())) })
 	return sdkAt(t, fakeURL, h.Faults.RoundTripper(wire, gateway))
 }

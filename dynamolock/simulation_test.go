@@ -39,13 +39,13 @@ func TestSimulation(t *testing.T) {
 type simulated struct {
 	*service
 	replica replica
-	fronts  int
+	fronts  atomic.Int64
 	ahead   atomic.Int64 // of the service's clock
 }
 
 func (b *simulated) sdk(h leasetest.Host) *dynamodb.Client {
-	b.fronts++
-	skew := time.Duration(b.fronts%3) * servertime.Skew / 2
+	front := b.fronts.Add(1)
+	skew := time.Duration(front%3) * servertime.Skew / 2
 	wire := emulator.Transport(b.handler, func() time.Time { return time.Now().Add(skew + time.Duration(b.ahead.Load())) })
 	return emulator.Client("http://dynamodb.invalid", h.Faults.RoundTripper(b.replica.wrap(wire), inTheWay))
 }
@@ -129,7 +129,7 @@ func (b *simulated) Guard(t *testing.T, h leasetest.Host) fence.Guard {
 	sdk := b.sdk(h)
 	g, err := dynamolock.NewGuard(sdk, "guarded", nil)
 	require.NoError(t, err)
-	if b.fronts%2 == 0 {
+	if b.fronts.Load()%2 == 0 {
 		return ownWrites{g, sdk}
 	}
 	return g
