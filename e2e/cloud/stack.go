@@ -3,7 +3,6 @@
 package main
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/cloudlease/cloudlease/internal/archive"
 	"github.com/cloudlease/cloudlease/internal/emulator"
 )
 
@@ -43,11 +44,11 @@ func (c *cloud) pack(ctx context.Context, path, dir string, functions ...string)
 		return "", fmt.Errorf("make a bucket: %w", err)
 	}
 	for _, name := range functions {
-		archive, err := build(ctx, filepath.Dir(path), dir, name)
+		zip, err := build(ctx, filepath.Dir(path), dir, name)
 		if err != nil {
 			return "", err
 		}
-		_, err = c.objects.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: aws.String(name + ".zip"), Body: bytes.NewReader(archive)})
+		_, err = c.objects.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: aws.String(name + ".zip"), Body: bytes.NewReader(zip)})
 		if err != nil {
 			return "", fmt.Errorf("upload %s: %w", name, err)
 		}
@@ -73,14 +74,7 @@ func build(ctx context.Context, root, dir, name string) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	archive := zip.NewWriter(&b)
-	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Store}
-	header.SetMode(0o755)
-	w, err := archive.CreateHeader(header)
-	if err == nil {
-		_, err = w.Write(code)
-	}
-	err = errors.Join(err, archive.Close())
+	err = archive.Zip(&b, []archive.File{{Name: "bootstrap", Mode: 0o755, Data: code}}, time.Now())
 	return b.Bytes(), err
 }
 

@@ -19,6 +19,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"github.com/cloudlease/cloudlease/internal/archive"
 )
 
 func main() {
@@ -80,12 +82,12 @@ func build(ctx context.Context, root, out, version string, says io.Writer) error
 		if err := a.build(ctx, root, dir, version); err != nil {
 			return fmt.Errorf("build %s: %w", a.name, err)
 		}
-		archive := dir + ".zip"
-		if err := pack(archive, dir, a.binary); err != nil {
+		zip := dir + ".zip"
+		if err := pack(zip, dir, a.binary); err != nil {
 			return fmt.Errorf("pack %s: %w", a.name, err)
 		}
-		archives = append(archives, archive)
-		for _, path := range []string{filepath.Join(dir, a.binary), archive} {
+		archives = append(archives, zip)
+		for _, path := range []string{filepath.Join(dir, a.binary), zip} {
 			info, err := os.Stat(path)
 			if err != nil {
 				return err
@@ -97,7 +99,7 @@ func build(ctx context.Context, root, out, version string, says io.Writer) error
 			_, _ = fmt.Fprintf(says, "%-24s %5.1f MiB\n", name, float64(info.Size())/(1<<20)) // the files are what counts
 		}
 	}
-	return sum(filepath.Join(out, "SHA256SUMS"), archives)
+	return archive.Sums(filepath.Join(out, "SHA256SUMS"), archives)
 }
 
 // build makes the app's directory anew.

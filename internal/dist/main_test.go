@@ -78,16 +78,6 @@ func TestVersionIsStamped(t *testing.T) {
 	require.NotContains(t, describe(t.Context()), "\n")
 }
 
-func TestSums(t *testing.T) {
-	dir := t.TempDir()
-	archive := filepath.Join(dir, "a.zip")
-	require.NoError(t, os.WriteFile(archive, []byte("abc"), 0o600))
-	require.NoError(t, sum(filepath.Join(dir, "SHA256SUMS"), []string{archive}))
-	b, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
-	require.NoError(t, err)
-	require.Equal(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a.zip\n", string(b))
-}
-
 // Each function has an archive, each archive that the template deploys is made, and what is in it is what the template starts.
 func TestTemplateDeploysWhatIsBuilt(t *testing.T) {
 	tmpl, err := template.Load("../../template.yaml")

@@ -1,16 +1,15 @@
 package main
 
 import (
-	"archive/zip"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/cloudlease/cloudlease/internal/archive"
 )
 
 // epoch is when everything in an archive was changed: the first instant that the format can write.
@@ -18,7 +17,7 @@ var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // pack makes an archive of the files in dir, the same whenever and by whomever they were made: sorted by name, with one time, and
 // with modes that say no more than which one of them is a program.
-func pack(archive, dir, program string) error {
+func pack(to, dir, program string) error {
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -35,54 +34,17 @@ func pack(archive, dir, program string) error {
 		return err
 	}
 	slices.Sort(names)
-	f, err := os.Create(archive)
-	if err != nil {
-		return err
-	}
-	w := zip.NewWriter(f)
-	for _, name := range names {
+	files := make([]archive.File, len(names))
+	for i, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
 		mode := fs.FileMode(0o644)
 		if name == program {
 			mode = 0o755
 		}
-		if err = add(w, filepath.Join(dir, filepath.FromSlash(name)), name, mode); err != nil {
-			break
-		}
+		files[i] = archive.File{Name: name, Mode: mode, Data: data}
 	}
-	if closeErr := w.Close(); err == nil {
-		err = closeErr
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-func add(w *zip.Writer, path, name string, mode fs.FileMode) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	h := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: epoch}
-	h.SetMode(mode)
-	to, err := w.CreateHeader(h)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, f)
-	return err
-}
-
-// sum writes the archives' sums in the form that sha256sum -c reads in their directory.
-func sum(to string, archives []string) error {
-	var text strings.Builder
-	for _, archive := range archives {
-		b, err := os.ReadFile(archive)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(b), filepath.Base(archive))
-	}
-	return os.WriteFile(to, []byte(text.String()), 0o644) //nolint:gosec // for others to read
+	return archive.Write(to, func(w io.Writer) error { return archive.Zip(w, files, epoch) })
 }

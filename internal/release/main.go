@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cloudlease/cloudlease/internal/archive"
 )
 
 func main() {
@@ -96,6 +98,15 @@ func (r release) make(ctx context.Context) error {
 	return sums(r.out)
 }
 
+// sums writes SHA256SUMS of all files in dir.
+func sums(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*")) // sorted by name
+	if err != nil {
+		return err
+	}
+	return archive.Sums(filepath.Join(dir, "SHA256SUMS"), files)
+}
+
 // command builds cloudlease for a platform. The version is what Go stamps by itself: the tag of the commit, or a pseudo-version.
 func command(ctx context.Context, tmp, platform string) (program, error) {
 	goos, goarch, _ := strings.Cut(platform, "/")
@@ -121,8 +132,8 @@ func (r release) functions() ([]program, error) {
 		return nil, errors.Join(err, fmt.Errorf("%s has no archives of functions: run make build first", r.dist))
 	}
 	var found []program
-	for _, archive := range archives {
-		name := strings.TrimSuffix(filepath.Base(archive), ".zip")
+	for _, zip := range archives {
+		name := strings.TrimSuffix(filepath.Base(zip), ".zip")
 		path := filepath.Join(r.dist, name, "bootstrap")
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 			path = filepath.Join(r.dist, name, name) // an Azure app's program has the app's name
@@ -168,15 +179,17 @@ func (r release) archives(commands []program, version string, at time.Time, text
 		if err != nil {
 			return err
 		}
-		files := []file{
-			{filepath.Base(p.path), 0o755, binary}, {"LICENSE", 0o644, license}, {"THIRD_PARTY_LICENSES.txt", 0o644, texts},
+		files := []archive.File{
+			{Name: filepath.Base(p.path), Mode: 0o755, Data: binary},
+			{Name: "LICENSE", Mode: 0o644, Data: license},
+			{Name: "THIRD_PARTY_LICENSES.txt", Mode: 0o644, Data: texts},
 		}
-		pack, ext := packTar, ".tar.gz"
+		pack, ext := archive.Tar, ".tar.gz"
 		if strings.HasSuffix(p.path, ".exe") {
-			pack, ext = packZip, ".zip"
+			pack, ext = archive.Zip, ".zip"
 		}
 		name := strings.Replace(p.name, "cloudlease_", "cloudlease_"+version+"_", 1)
-		if err := write(filepath.Join(r.out, name+ext), func(w io.Writer) error { return pack(w, files, at) }); err != nil {
+		if err := archive.Write(filepath.Join(r.out, name+ext), func(w io.Writer) error { return pack(w, files, at) }); err != nil {
 			return err
 		}
 	}
@@ -184,12 +197,12 @@ func (r release) archives(commands []program, version string, at time.Time, text
 	if err != nil {
 		return err
 	}
-	for _, archive := range functions {
-		b, err := os.ReadFile(archive)
+	for _, zip := range functions {
+		b, err := os.ReadFile(zip)
 		if err != nil {
 			return err
 		}
-		name := "function_" + version + "_" + filepath.Base(archive)
+		name := "function_" + version + "_" + filepath.Base(zip)
 		if err := os.WriteFile(filepath.Join(r.out, name), b, 0o644); err != nil { //nolint:gosec // for others to read
 			return err
 		}

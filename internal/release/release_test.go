@@ -1,65 +1,13 @@
 package main
 
 import (
-	"archive/tar"
-	"archive/zip"
 	"bytes"
-	"compress/gzip"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-var some = []file{{"cloudlease", 0o755, []byte("program")}, {"LICENSE", 0o644, []byte("terms")}}
-
-// The same files make the same bytes, in whatever zone and second they are packed.
-func TestArchivesOfTwoRunsAreEqual(t *testing.T) {
-	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	for name, pack := range map[string]func(io.Writer, []file, time.Time) error{"tar": packTar, "zip": packZip} {
-		var one, two, later bytes.Buffer
-		require.NoError(t, pack(&one, some, at), name)
-		require.NoError(t, pack(&two, some, at.In(time.FixedZone("far", -8*3600))), name)
-		require.NoError(t, pack(&later, some, at.Add(time.Hour)), name)
-		require.Equal(t, one.Bytes(), two.Bytes(), name)
-		require.NotEqual(t, one.Bytes(), later.Bytes(), "%s: the time is the commit's", name)
-	}
-}
-
-func TestArchivesHoldWhatWasPacked(t *testing.T) {
-	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	var packed bytes.Buffer
-	require.NoError(t, packTar(&packed, some, at))
-	unzipped, err := gzip.NewReader(&packed)
-	require.NoError(t, err)
-	for r, i := tar.NewReader(unzipped), 0; ; i++ {
-		h, err := r.Next()
-		if i == len(some) {
-			require.ErrorIs(t, err, io.EOF)
-			break
-		}
-		require.NoError(t, err)
-		data, err := io.ReadAll(r)
-		require.NoError(t, err)
-		require.Equal(t, some[i], file{h.Name, h.FileInfo().Mode(), data})
-		require.True(t, at.Equal(h.ModTime))
-		require.Empty(t, h.Uname)
-		require.Zero(t, h.Uid)
-	}
-
-	packed.Reset()
-	require.NoError(t, packZip(&packed, some, at))
-	z, err := zip.NewReader(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
-	require.NoError(t, err)
-	require.Len(t, z.File, len(some))
-	for i, f := range z.File {
-		require.Equal(t, some[i].name, f.Name)
-		require.Equal(t, some[i].mode, f.Mode())
-	}
-}
 
 func bill(t *testing.T, components string) string {
 	t.Helper()
