@@ -1,9 +1,7 @@
 package main
 
 import (
-	"net"
 	"net/http"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,13 +35,6 @@ func TestTemplate(t *testing.T) {
 	require.Equal(t, "{{resolve:secretsmanager:cloudlease/consul}}", c.consul.Token, "what CloudFormation puts the secret in place of")
 }
 
-// refused is an agent that nobody listens for.
-type refused struct{}
-
-func (refused) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-}
-
 // TestDeployment: a run that is well matches the filter of no alarm; what is deployed wrong, or cannot be reached, fails the
 // invocation with its class in the log, counts in the metrics, and leaves nothing behind.
 func TestDeployment(t *testing.T) {
@@ -71,7 +62,7 @@ func TestDeployment(t *testing.T) {
 			policies: map[string]consulfake.Policy{secret: {Keys: policy.Keys}}, class: lease.ErrDenied, want: misconfigured,
 		},
 		"the token is unknown":     {policies: map[string]consulfake.Policy{"another": policy}, class: lease.ErrDenied, want: misconfigured},
-		"nobody listens":           {wire: refused{}, class: lease.ErrUnavailable, want: map[string]int{"Failures": 1}},
+		"nobody listens":           {wire: functiontest.Refused{}, class: lease.ErrUnavailable, want: map[string]int{"Failures": 1}},
 		"something else is behind": {wire: emulator.Transport(http.NotFoundHandler(), nil), class: lease.ErrMisconfigured, want: misconfigured},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -185,17 +184,10 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// refused is a service that nobody listens for.
-type refused struct{}
-
-func (refused) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-}
-
 func TestUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud) {
 		wire := c.wire
-		c.wire = refused{}
+		c.wire = functiontest.Refused{}
 		_, err := invoke(t, c.function(t, nil))
 		require.ErrorIs(t, err, lease.ErrUnavailable)
 		c.require(t, map[string]int{"Failures": 1})

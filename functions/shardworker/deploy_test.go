@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"maps"
-	"net"
 	"net/http"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,17 +151,10 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// refused is a service that nobody listens for.
-type refused struct{}
-
-func (refused) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-}
-
 // TestUnreachable: the worker tries until its time is over, and does not count as one that has worked.
 func TestUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cloud) {
-		c.wire = refused{}
+		c.wire = functiontest.Refused{}
 		require.NoError(t, c.invoke(t, nil))
 		m := c.metrics(t)
 		require.NotZero(t, m["ShardFailures"])
